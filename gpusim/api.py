@@ -1,0 +1,416 @@
+"""The public interface: compile or load a module, pick a kernel, launch or count it."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from gpusim.arguments import place
+from gpusim.counters.collect import Collector
+from gpusim.errors import CompileError, InputError, UsageError
+from gpusim.machine import DeviceMemory, Engine, Listener, compile_program
+from gpusim.machine.limits import check_shape, limits_of, occupancy, triple
+from gpusim.machine.memory import DEFAULT_BASE, GUARD_BYTES
+from gpusim.result import LaunchFacts, Result, instruction_counts, launch_metrics, metrics_of
+from gpusim.sass import Program
+from gpusim.sass.instruction import Location, decode
+from gpusim.toolchain import (
+    Cubin,
+    FunctionInfo,
+    LinkedImage,
+    RawInstruction,
+    compile_source,
+    default_cache,
+    disassemble,
+    link,
+    load_image,
+    parse_cubin,
+)
+
+Progress = Callable[[int, int], None]
+SIZE_OF_STACK_AND_SLACK = 1024  # bytes of local memory a thread has besides the stack its kernel states
+
+
+class Kernel:
+    """One kernel of a module; made by ``module[name]``."""
+
+    def __init__(self, module: Module, function: FunctionInfo) -> None:
+        self.module, self.function = module, function
+
+    @property
+    def name(self) -> str:
+        """Readable name, such as ``transpose<32>``."""
+        return self.function.demangled
+
+    def __repr__(self) -> str:
+        return f"<gpusim kernel {self.name} for sm_{self.module.cubin.arch}>"
+
+    @cached_property
+    def program(self) -> Program:
+        """The decoded instructions."""
+        raw = self.module.listing[self.function.name]
+        return Program([self._decoded(r) for r in raw], self.function.branch_targets)
+
+    def _decoded(self, raw: RawInstruction) -> Any:
+        line = self.function.line_at(raw.address)
+        at = Location(line.file, line.line) if line else None
+        return decode(raw.address, raw.predicate, raw.opcode, raw.operands, raw.text, raw.encoding, at)
+
+    @cached_property
+    def _compiled(self) -> Any:
+        return compile_program(self.program)
+
+    # -- running ----------------------------------------------------------------------------------------------------
+    def launch(
+        self,
+        grid: Any,
+        block: Any,
+        args: Sequence[Any],
+        shared_bytes: int = 0,
+        *,
+        listeners: tuple[Listener, ...] = (),
+        progress: Progress | None = None,
+    ) -> Result:
+        """Execute the kernel and write the buffers back into the arrays of ``args``.
+
+        ``grid``, ``block``: ints or 1 to 3-tuples.  ``args``: NumPy arrays (device buffers) and NumPy scalars in
+        parameter order, by-value structs as void scalars.  ``shared_bytes``: dynamic shared memory.  On an error
+        (UsageError, UnsupportedError, ExecutionError) no array has changed.
+        """
+        return self._run(grid, block, args, shared_bytes, True, listeners, progress)
+
+    def count(
+        self,
+        grid: Any,
+        block: Any,
+        args: Sequence[Any],
+        shared_bytes: int = 0,
+        *,
+        listeners: tuple[Listener, ...] = (),
+        progress: Progress | None = None,
+    ) -> Result:
+        """Exact counters of the launch; the arrays of ``args`` are left as they are."""
+        return self._run(grid, block, args, shared_bytes, False, listeners, progress)
+
+    def facts(self, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int) -> LaunchFacts:
+        """What a launch of this kernel is, for reports."""
+        function, cubin = self.function, self.module.cubin
+        return LaunchFacts(
+            kernel=function.demangled,
+            mangled=function.name,
+            arch=f"sm_{cubin.arch}",
+            grid=grid,
+            block=block,
+            shared_static=function.shared_static,
+            shared_dynamic=shared_bytes,
+            registers=function.registers,
+            local_bytes=function.local_bytes or function.frame_bytes,
+            toolkit=cubin.toolkit,
+            cubin_sha256=cubin.sha256,
+            code_sha256=function.code_sha256,
+        )
+
+    def _check(self, grid: Any, block: Any, shared_bytes: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """Validate a launch as the driver would.  Raises UsageError."""
+        shape, threads = triple(grid, "grid"), triple(block, "block")
+        check_shape(shape, threads)
+        function, limits = self.function, limits_of(self.module.cubin.arch)
+        count = threads[0] * threads[1] * threads[2]
+        if function.max_threads is not None and count > function.max_threads:
+            raise UsageError(
+                f"the block {threads} has {count} threads, but {self.name} was compiled for at most "
+                f"{function.max_threads} (__launch_bounds__)"
+            )
+        if function.required_block is not None and tuple(function.required_block) != threads:
+            raise UsageError(f"{self.name} insists on blocks of {function.required_block}, not {threads}")
+        if isinstance(shared_bytes, bool) or int(shared_bytes) != shared_bytes or shared_bytes < 0:
+            raise UsageError(f"shared_bytes must be a whole number of bytes, not {shared_bytes!r}")
+        total = function.shared_static + int(shared_bytes)
+        if total > limits.shared_per_block:
+            raise UsageError(
+                f"{total} bytes of shared memory a block ({function.shared_static} static, {shared_bytes} dynamic) "
+                f"are too much: sm_{self.module.cubin.arch} allows {limits.shared_per_block}"
+            )
+        if occupancy(self.module.cubin.arch, count, function.registers, 0).limit_registers < 1:
+            raise UsageError(
+                f"a block of {count} threads with {function.registers} registers each does not fit a "
+                f"multiprocessor ({limits.registers} registers): use a smaller block or __launch_bounds__"
+            )
+        return shape, threads
+
+    def _run(
+        self,
+        grid: Any,
+        block: Any,
+        args: Sequence[Any],
+        shared_bytes: int,
+        write_back: bool,
+        listeners: tuple[Listener, ...],
+        progress: Progress | None,
+    ) -> Result:
+        shape, threads = self._check(grid, block, shared_bytes)
+        function, module = self.function, self.module
+        memory = DeviceMemory(module.memory_base)
+        variables = module.add_variables(memory)
+        bound = place(function, args, memory)
+        memory.build()
+        local_bytes = self._local_bytes()
+        static_end = -(-(function.shared_reserved + function.shared_static) // 16) * 16
+        engine = Engine(
+            self._compiled,
+            shape,
+            threads,
+            memory,
+            self._banks(shape, threads, bound.parameters, local_bytes),
+            shared_bytes=-(-(static_end + int(shared_bytes)) // 16) * 16,
+            shared_start=function.shared_reserved,
+            local_bytes=local_bytes,
+            listeners=(collector := Collector(self.program), *listeners),
+        )
+        tally = engine.run(progress)
+        if write_back:
+            bound.write_back(memory)
+            module.keep_variables(memory, variables)
+        return self._result(shape, threads, int(shared_bytes), tally, collector)
+
+    def _result(
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared_bytes: int,
+        tally: Any,
+        collector: Collector,
+    ) -> Result:
+        facts = self.facts(grid, block, shared_bytes)
+        threads = block[0] * block[1] * block[2]
+        fits = occupancy(
+            self.module.cubin.arch,
+            threads,
+            facts.registers,
+            facts.shared_static + shared_bytes,
+            max(1, self.function.barriers),
+        )
+        metrics = metrics_of(self.program, tally, collector) | launch_metrics(facts, fits)
+        return Result(
+            facts,
+            metrics,
+            instruction_counts(self.program, tally, collector),
+            fits,
+            source=self.module.source_lines(),
+        )
+
+    def _local_bytes(self) -> int:
+        stack = self.function.local_bytes or self.function.frame_bytes or 0
+        return -(-(stack + SIZE_OF_STACK_AND_SLACK) // 16) * 16
+
+    def _banks(
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        parameters: bytes,
+        local_bytes: int,
+    ) -> dict[int, bytes]:
+        """Constant banks: the module's and, in bank 0, the launch's shape, stack pointer and parameters.
+
+        Where things lie in bank 0 was read off compiled code for each architecture.
+        """
+        import struct
+
+        from gpusim.machine.memory import LOCAL_WINDOW, SHARED_WINDOW
+
+        banks = dict(self.module.linked.banks(self.function.name))
+        base = self.function.param_base
+        zero = bytearray(max(base + len(parameters), len(banks.get(0, b"")), 0x400))
+        zero[: len(banks.get(0, b""))] = banks.get(0, b"")
+        recent = self.module.cubin.arch >= 100
+        struct.pack_into("<3I", zero, 0x360 if recent else 0x0, *block)
+        struct.pack_into("<3I", zero, 0x370 if recent else 0xC, *grid)
+        struct.pack_into("<I", zero, 0x37C if recent else 0x28, local_bytes)
+        if not recent:
+            struct.pack_into("<QQ", zero, 0x18, SHARED_WINDOW, LOCAL_WINDOW)
+        zero[base : base + len(parameters)] = parameters
+        banks[0] = bytes(zero)
+        return banks
+
+
+class Module(Mapping[str, Kernel]):
+    """The kernels of one cubin, by name expression, ``extern "C"`` name, readable or mangled name."""
+
+    def __init__(
+        self,
+        cubin: Cubin,
+        *,
+        lowered: Mapping[str, str] | None = None,
+        sources: Mapping[str, str] | None = None,
+        log: str = "",
+        nvrtc_version: str | None = None,
+        memory_base: int = DEFAULT_BASE,
+    ) -> None:
+        limits_of(cubin.arch)
+        self.cubin, self.log, self.nvrtc_version = cubin, log, nvrtc_version
+        self.lowered = dict(lowered or {})
+        self.sources = dict(sources or {})
+        self.memory_base = memory_base
+        self._kernels: dict[str, Kernel] = {}
+        self._variables: bytes | None = None
+
+    # -- what is inside ---------------------------------------------------------------------------------------------
+    @cached_property
+    def linked(self) -> LinkedImage:
+        first = self.memory_base + GUARD_BYTES
+        unlinked = link(self.cubin, global_base=first)
+        size = len(unlinked.global_data)
+        # buffers follow one another with a guard zone between, at 256-byte steps (see DeviceMemory.add)
+        after = first + -(-(size + GUARD_BYTES) // 256) * 256 if size else first
+        return link(self.cubin, global_base=first, constant_base=after)
+
+    @cached_property
+    def listing(self) -> dict[str, list[RawInstruction]]:
+        return disassemble(self.cubin, self.linked, cache=default_cache())
+
+    def add_variables(self, memory: DeviceMemory) -> Any:
+        """Put the module's __device__ and __constant__ variables into device memory, where the code expects them."""
+        data = self._variables if self._variables is not None else self.linked.global_data
+        buffer = None
+        if data:
+            buffer = memory.add("the module's __device__ variables", data)
+            if buffer.start != self.linked.global_base:
+                raise AssertionError("the module's variables are not where they were linked")
+        constants = self.linked.constants.get(3, b"")
+        if constants:
+            memory.add("the module's __constant__ variables", constants, writable=False)
+        return buffer
+
+    def keep_variables(self, memory: DeviceMemory, buffer: Any) -> None:
+        """__device__ variables keep their values from launch to launch, as on a GPU."""
+        if buffer is not None:
+            self._variables = memory.read(buffer).tobytes()
+
+    def __getitem__(self, name: str) -> Kernel:
+        mangled = self._resolve(name)
+        if mangled not in self._kernels:
+            self._kernels[mangled] = Kernel(self, self.cubin.functions[mangled])
+        return self._kernels[mangled]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([f.demangled for f in self.cubin.kernels.values()])
+
+    def __len__(self) -> int:
+        return len(self.cubin.kernels)
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            self._resolve(str(name))
+        except UsageError:
+            return False
+        return True
+
+    def _resolve(self, name: str) -> str:
+        kernels = self.cubin.kernels
+        if self.lowered.get(name) in kernels:
+            return self.lowered[name]
+        if name in kernels:
+            return name
+        plain = _squeeze(name)
+        for matches in (
+            [f.name for f in kernels.values() if _squeeze(f.demangled) == plain],
+            [f.name for f in kernels.values() if _squeeze(f.signature) == plain],
+            [f.name for f in kernels.values() if _squeeze(f.demangled).split("<")[0].split("::")[-1] == plain],
+        ):
+            if len(matches) == 1:
+                return matches[0]
+            if matches:
+                inside = ", ".join(kernels[m].demangled for m in matches)
+                raise UsageError(f"kernel {name!r} is ambiguous: choose one of {inside}")
+        known = [f.demangled for f in kernels.values()]
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+        hint = f"nearest: {', '.join(near)}" if near else f"it has {', '.join(known) or 'none'}"
+        raise UsageError(f"there is no kernel {name!r} in this module: {hint}")
+
+    def source_lines(self) -> dict[str, list[str]]:
+        """Source text by file, as far as it can be had: what was compiled, else the file if it is there."""
+        found = {name: text.splitlines() for name, text in self.sources.items()}
+        for function in self.cubin.kernels.values():
+            for entry in function.lines:
+                if entry.file in found:
+                    continue
+                found[entry.file] = []
+                try:
+                    found[entry.file] = Path(entry.file).read_text(errors="replace").splitlines()
+                except OSError:
+                    continue
+        return found
+
+
+def _squeeze(name: str) -> str:
+    return "".join(name.split())
+
+
+def _read_source(source: str | os.PathLike[str]) -> tuple[str, str]:
+    """(text, file name): a path is read, anything with a line break or a brace is source text."""
+    text = os.fspath(source)
+    if "\n" in text or "{" in text:
+        return text, "kernel.cu"
+    try:
+        return Path(text).read_text(), text
+    except UnicodeDecodeError:
+        raise InputError(f"{text} is not a CUDA source: it is not text; load a cubin with gpusim.load") from None
+    except OSError as error:
+        raise InputError(f"cannot read {text}: {error.strerror}") from None
+
+
+def compile(
+    path_or_source: str | os.PathLike[str],
+    arch: str | int | None = None,
+    options: Sequence[str] = (),
+    names: Sequence[str] = (),
+    *,
+    filename: str | None = None,
+    cache: bool = True,
+    memory_base: int = DEFAULT_BASE,
+) -> Module:
+    """Compile CUDA C++ (a path, or the text itself) with NVRTC for a real architecture (default sm_90).
+
+    ``options`` as for nvcc or NVRTC (``-D``, ``-I``, ``--use_fast_math`` ...), ``names``: C++ name expressions such as
+    ``"matmul<128, 8>"`` to instantiate.  Raises CompileError, whose ``log`` is the compiler's text.
+    """
+    text, name = _read_source(path_or_source)
+    name = filename or name
+    made = compile_source(
+        text,
+        arch=arch,
+        options=options,
+        names=names,
+        filename=name,
+        cache=default_cache() if cache else None,
+    )
+    cubin = parse_cubin(made.cubin)
+    if not cubin.kernels:
+        raise CompileError(
+            f"{name} compiles, but holds no kernel: a template kernel must be named, for example 'k<float>'", made.log
+        )
+    path = os.path.abspath(name) if os.path.exists(name) else name
+    return Module(
+        cubin,
+        lowered=made.lowered,
+        sources={path: text, name: text},
+        log=made.log,
+        nvrtc_version=made.nvrtc_version,
+        memory_base=memory_base,
+    )
+
+
+def load(
+    path_or_bytes: str | os.PathLike[str] | bytes,
+    arch: str | None = None,
+    kernel: str | None = None,
+    *,
+    memory_base: int = DEFAULT_BASE,
+) -> Module:
+    """Load a cubin, or pick one (by ``arch``) from a fatbin, object file or executable made by nvcc."""
+    data = path_or_bytes if isinstance(path_or_bytes, bytes) else Path(path_or_bytes)
+    return Module(parse_cubin(load_image(data, arch, kernel)), memory_base=memory_base)

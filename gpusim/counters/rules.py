@@ -1,0 +1,44 @@
+"""The memory system's counting rules, one warp instruction a row: see `rules_shared` and `rules_global`."""
+
+from gpusim.counters.rules_global import (
+    global_atomic_sectors,
+    global_sectors,
+    global_sectors_ideal,
+    global_tags,
+    requests,
+)
+from gpusim.counters.rules_shared import (
+    ATOMIC_OPS,
+    async_copy_conflicts,
+    async_copy_wavefronts,
+    matrix_conflicts,
+    matrix_wavefronts,
+    parts_of,
+    shared_atomic_conflicts,
+    shared_atomic_wavefronts,
+    shared_conflicts,
+    shared_wavefronts,
+    shared_wavefronts_ideal,
+)
+
+from gpusim.machine.atomics import cast_spin_winners
+
+__all__ = [
+    "ATOMIC_OPS",
+    "async_copy_conflicts",
+    "async_copy_wavefronts",
+    "cast_spin_winners",
+    "global_atomic_sectors",
+    "global_sectors",
+    "global_sectors_ideal",
+    "global_tags",
+    "matrix_conflicts",
+    "matrix_wavefronts",
+    "parts_of",
+    "requests",
+    "shared_atomic_conflicts",
+    "shared_atomic_wavefronts",
+    "shared_conflicts",
+    "shared_wavefronts",
+    "shared_wavefronts_ideal",
+]

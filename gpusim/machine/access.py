@@ -1,0 +1,415 @@
+"""Executing memory instructions on a chunk: bounds and alignment checks, the data, the events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpusim.errors import ExecutionError
+from gpusim.machine import memory as spaces
+from gpusim.machine.atomics import apply_atomic, cast_spin_winners
+from gpusim.machine.chunk import Chunk
+from gpusim.machine.events import Access
+from gpusim.machine.memory import DeviceMemory
+from gpusim.sass.form import MemoryOp
+
+Array = np.ndarray[Any, Any]
+u32, u64, i64 = np.uint32, np.uint64, np.int64
+
+
+def _narrow(value: Array, width: int, signed: bool) -> Array:
+    """Zero- or sign-extend loaded bytes or halfwords to a word."""
+    if signed:
+        return value.view(np.int8 if width == 1 else np.int16).astype(np.int32).view(u32)
+    return value.astype(u32)
+
+
+def _join(mask: Array | None, *values: Array) -> tuple[Array, list[Array]]:
+    """Select the active lanes of values of broadcastable shapes, flat, in lane order."""
+    shape = np.broadcast_shapes(*(v.shape for v in values), *(() if mask is None else (mask.shape,)))
+    if mask is None:
+        return np.ones(shape, bool), [np.broadcast_to(v, shape).reshape(-1) for v in values]
+    chosen = np.broadcast_to(mask, shape)
+    return chosen, [np.broadcast_to(v, shape)[chosen] for v in values]
+
+
+class MemoryUnit:
+    """Carries out MemoryOps for a chunk.  ``describe(index)`` names an instruction for error messages."""
+
+    def __init__(
+        self,
+        chunk: Chunk,
+        device: DeviceMemory,
+        shared_start: int,
+        listen: Callable[[Access], None],
+        describe: Callable[[int], str],
+    ) -> None:
+        self.chunk, self.device = chunk, device
+        self.shared_start = shared_start
+        self.listen, self.describe = listen, describe
+        self.base = u64(device.base)
+
+    # -- common ----------------------------------------------------------------------------------------------------
+    def _event(self, index: int, op: MemoryOp, space: str, addresses: Array, mask: Array | None) -> None:
+        chunk = self.chunk
+        self.listen(
+            Access(
+                index, op, space, addresses, mask, chunk.m, chunk.first_block, chunk.blocks, chunk.threads
+            )
+        )
+
+    def _fault(self, index: int, what: str, bad: Array, addresses: Array, space: str) -> ExecutionError:
+        """The error for the first bad lane: thread, block, address, instruction, source line, nearest buffer."""
+        chunk = self.chunk
+        shape = (chunk.blocks, chunk.threads)
+        block, thread = (int(x) for x in np.argwhere(np.broadcast_to(bad, shape))[0])
+        address = int(np.broadcast_to(addresses, shape)[block, thread])
+        number = chunk.first_block + block
+        gx, gy, _ = chunk.grid
+        bx, by, _ = chunk.block
+        block_at = (number % gx, number // gx % gy, number // (gx * gy))
+        thread_at = (thread % bx, thread // bx % by, thread // (bx * by))
+        near = ""
+        if space == "global":
+            near = f"; {self.device.nearest(address)}"
+        elif space == "shared":
+            size = chunk.shared_bytes - self.shared_start
+            address -= self.shared_start
+            near = f"; the block has {size} bytes of shared memory"
+        elif space == "local":
+            near = f"; a thread has {chunk.local_bytes} bytes of local memory"
+        return ExecutionError(
+            f"{what} at {space} address {address:#x} by thread {thread_at} of block {block_at}, "
+            f"{self.describe(index)}{near}"
+        )
+
+    def _anyone(self, mask: Array | None) -> bool:
+        return mask is None or bool(mask.any())
+
+    def _exact(self, mask: Array | None) -> Array:
+        return np.ones((1, 1), bool) if mask is None else mask
+
+    def _checked_global(self, index: int, addresses: Array, mask: Array | None, width: int) -> Array:
+        """Byte offsets into device memory; inactive lanes get the offset of an active one."""
+        offsets = (addresses - self.base).view(i64)
+        if mask is not None:
+            shape = np.broadcast_shapes(offsets.shape, mask.shape)
+            wide_mask = np.broadcast_to(mask, shape)
+            first = int(np.argmax(wide_mask))
+            offsets = np.broadcast_to(offsets, shape)
+            offsets = np.where(wide_mask, offsets, offsets.reshape(-1)[first])
+        low, high = int(offsets.min()), int(offsets.max())
+        if width > 1 and bool((offsets & (width - 1)).any()):
+            bad = ((offsets & (width - 1)) != 0) & self._exact(mask)
+            raise self._fault(index, f"misaligned {width}-byte access", bad, addresses, "global")
+        if not self.device.inside(low, high + width - 1):
+            outside = self.device.outside_mask(offsets, width) & self._exact(mask)
+            if outside.any():
+                raise self._fault(
+                    index, f"{width}-byte access outside every buffer", outside, addresses, "global"
+                )
+        return offsets
+
+    def _checked_shared(self, index: int, addresses: Array, mask: Array | None, width: int) -> Array:
+        """Byte offsets into a block's shared memory; inactive lanes get a harmless one."""
+        offsets = addresses.astype(i64)
+        if mask is not None:
+            offsets = np.where(mask, offsets, self.shared_start)
+        if width > 1 and bool((offsets & (width - 1)).any()):
+            bad = ((offsets & (width - 1)) != 0) & self._exact(mask)
+            raise self._fault(index, f"misaligned {width}-byte access", bad, addresses, "shared")
+        if offsets.min() < self.shared_start or offsets.max() + width > self.chunk.shared_bytes:
+            outside = (offsets < self.shared_start) | (offsets + width > self.chunk.shared_bytes)
+            outside = outside & self._exact(mask)
+            if outside.any():
+                raise self._fault(
+                    index, f"{width}-byte access outside the block's shared memory", outside, addresses, "shared"
+                )
+        return offsets
+
+    # -- loads and stores ------------------------------------------------------------------------------------------
+    def _nothing(self, op: MemoryOp) -> tuple[Array, ...]:
+        return tuple(np.zeros((1, 1), u32) for _ in range(max(1, op.width // 4)))
+
+    def load(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> tuple[Array, ...]:
+        """Words loaded by each lane."""
+        if op.space == "generic":
+            return self._generic_load(index, op, address, mask)
+        if not self._anyone(mask):
+            self._event(index, op, op.space, address.astype(i64), mask)
+            return self._nothing(op)
+        if op.space == "global":
+            return self._load_global(index, op, address, mask)
+        if op.space == "shared":
+            return self._load_shared(index, op, address, mask)
+        return self._load_local(index, op, address, mask)
+
+    def _load_global(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> tuple[Array, ...]:
+        offsets = self._checked_global(index, address, mask, op.width)
+        self._event(index, op, "global", offsets + self.device.base, mask)
+        if op.width < 4:
+            source = self.device.bytes if op.width == 1 else self.device.words16
+            return (_narrow(np.take(source, offsets >> (op.width - 1)), op.width, op.signed),)
+        word = offsets >> 2
+        return tuple(np.take(self.device.words32, word + k if k else word) for k in range(op.width // 4))
+
+    def _load_shared(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> tuple[Array, ...]:
+        offsets = self._checked_shared(index, address, mask, op.width)
+        self._event(index, op, "shared", offsets, mask)
+        view = {1: np.uint8, 2: np.uint16}.get(op.width, u32)
+        size = min(op.width, 4)
+        units = offsets // size
+        words = max(1, op.width // 4)
+        if units.shape[0] == 1:
+            table = self.chunk.shared.view(view)
+            found = [np.take(table, units[0] + k, axis=1) for k in range(words)]
+        else:
+            flat = self.chunk.shared_flat.view(view)
+            units = units + self.chunk.shared_rows // size
+            found = [np.take(flat, units + k) for k in range(words)]
+        if op.width < 4:
+            return (_narrow(found[0], op.width, op.signed),)
+        return tuple(found)
+
+    def _local_units(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> Array:
+        offsets = address.astype(i64)
+        if mask is not None:
+            offsets = np.where(mask, offsets, 0)
+        bad = (offsets & (op.width - 1)) != 0
+        if bad.any():
+            raise self._fault(
+                index, f"misaligned {op.width}-byte access", bad & self._exact(mask), address, "local"
+            )
+        outside = (offsets < 0) | (offsets + op.width > self.chunk.local_bytes)
+        if outside.any():
+            raise self._fault(
+                index, "access outside the thread's local memory", outside & self._exact(mask), address, "local"
+            )
+        self._event(index, op, "local", offsets, mask)
+        return offsets
+
+    def _load_local(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> tuple[Array, ...]:
+        offsets = self._local_units(index, op, address, mask)
+        table = self.chunk.local
+        words = max(1, op.width // 4)
+        if offsets.size == 1:
+            found = [table[int(offsets.item()) // 4 + k].copy() for k in range(words)]
+        else:
+            block, thread = np.ogrid[: self.chunk.blocks, : self.chunk.threads]
+            found = [table[(offsets >> 2) + k, block, thread] for k in range(words)]
+        if op.width < 4:
+            shift = ((offsets & 3) * 8).astype(u32)
+            part = (found[0] >> shift).astype(np.uint8 if op.width == 1 else np.uint16)
+            return (_narrow(part, op.width, op.signed),)
+        return tuple(found)
+
+    def store(self, index: int, op: MemoryOp, address: Array, mask: Array | None, *values: Array) -> None:
+        """Write each lane's words; of lanes that write the same place the last one wins."""
+        if op.space == "generic":
+            self._generic_store(index, op, address, mask, values)
+            return
+        if not self._anyone(mask):
+            self._event(index, op, op.space, address.astype(i64), mask)
+            return
+        if op.space == "local":
+            self._store_local(index, op, address, mask, values)
+            return
+        if op.space == "global":
+            offsets = self._checked_global(index, address, mask, op.width)
+            self._event(index, op, "global", offsets + self.device.base, mask)
+            target = self.device.bytes
+        else:
+            offsets = self._checked_shared(index, address, mask, op.width)
+            self._event(index, op, "shared", offsets, mask)
+            target = self.chunk.shared_flat
+            offsets = offsets + self.chunk.shared_rows
+        self._write(target, offsets, op.width, mask, values)
+
+    def _write(
+        self, target: Array, offsets: Array, width: int, mask: Array | None, values: tuple[Array, ...]
+    ) -> None:
+        kinds: dict[int, Any] = {1: np.uint8, 2: np.uint16}
+        kind = kinds.get(width, u32)
+        _, flat = _join(mask, offsets, *values)
+        units = flat[0] // min(width, 4)
+        memory = target.view(kind)
+        for k, value in enumerate(flat[1:]):
+            memory[units + k if k else units] = value.astype(kind) if width < 4 else value
+
+    def _store_local(
+        self, index: int, op: MemoryOp, address: Array, mask: Array | None, values: tuple[Array, ...]
+    ) -> None:
+        offsets = self._local_units(index, op, address, mask)
+        table = self.chunk.local
+        if mask is None and offsets.size == 1 and op.width >= 4:
+            for k, value in enumerate(values):
+                table[int(offsets.item()) // 4 + k] = value
+            return
+        shape = (self.chunk.blocks, self.chunk.threads)
+        chosen = np.broadcast_to(self._exact(mask), shape)
+        block, thread = np.nonzero(chosen)
+        where = np.broadcast_to(offsets, shape)[chosen]
+        for k, value in enumerate(values):
+            lane_values = np.broadcast_to(value, shape)[chosen]
+            if op.width < 4:
+                shift = ((where & 3) * 8).astype(u32)
+                keep = ~(u32((1 << 8 * op.width) - 1) << shift)
+                fresh = (lane_values & u32((1 << 8 * op.width) - 1)) << shift
+                lane_values = (table[where >> 2, block, thread] & keep) | fresh
+            table[(where >> 2) + k, block, thread] = lane_values
+
+    # -- generic addresses -----------------------------------------------------------------------------------------
+    def _split(self, address: Array, mask: Array | None) -> list[tuple[str, Array, Array]]:
+        """(space, address in that space, mask) of the lanes of a generic access."""
+        exact = self._exact(mask)
+        parts = []
+        rest = np.ones((1, 1), bool)
+        for space, window in (("shared", spaces.SHARED_WINDOW), ("local", spaces.LOCAL_WINDOW)):
+            inside = (address >= u64(window)) & (address < u64(window + spaces.WINDOW_BYTES))
+            rest = rest & ~inside
+            lanes = inside & exact
+            if lanes.any():
+                parts.append((space, (address - u64(window)).astype(u32), lanes))
+        lanes = rest & exact
+        if lanes.any() or not parts:
+            parts.append(("global", address, lanes))
+        return parts
+
+    def _as(self, op: MemoryOp, space: str) -> MemoryOp:
+        from dataclasses import replace
+
+        return replace(op, space=space)  # type: ignore[arg-type]
+
+    def _generic_load(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> tuple[Array, ...]:
+        result = self._nothing(op)
+        for space, where, lanes in self._split(address, mask):
+            loaded = self.load(index, self._as(op, space), where, lanes)
+            result = tuple(np.where(lanes, new, old) for new, old in zip(loaded, result, strict=True))
+        return result
+
+    def _generic_store(
+        self, index: int, op: MemoryOp, address: Array, mask: Array | None, values: tuple[Array, ...]
+    ) -> None:
+        for space, where, lanes in self._split(address, mask):
+            self.store(index, self._as(op, space), where, lanes, *values)
+
+    # -- atomics ---------------------------------------------------------------------------------------------------
+    def atomic(
+        self, index: int, op: MemoryOp, address: Array, mask: Array | None, *values: Array
+    ) -> tuple[Array, ...]:
+        """Apply an atomic; returns the words of the old contents (of 1 for a lane whose cast stored)."""
+        if op.space == "generic":
+            result = self._nothing(op)
+            for space, where, lanes in self._split(address, mask):
+                got = self.atomic(index, self._as(op, space), where, lanes, *values)
+                result = tuple(np.where(lanes, new, old) for new, old in zip(got, result, strict=True))
+            return result
+        if not self._anyone(mask):
+            self._event(index, op, op.space, address.astype(i64), mask)
+            return self._nothing(op)
+        if op.space == "global":
+            offsets = self._checked_global(index, address, mask, op.width)
+            self._event(index, op, "global", offsets + self.device.base, mask)
+            target = self.device.bytes
+        elif op.space == "shared":
+            offsets = self._checked_shared(index, address, mask, op.width)
+            self._event(index, op, "shared", offsets, mask)
+            target, offsets = self.chunk.shared_flat, offsets + self.chunk.shared_rows
+        else:
+            raise ExecutionError(f"an atomic operation on local memory, {self.describe(index)}")
+        shape = (self.chunk.blocks, self.chunk.threads)
+        chosen = np.broadcast_to(self._exact(mask), shape)
+        if op.atomic == "cast":
+            rows = np.broadcast_to(offsets - self.chunk.shared_rows, shape).reshape(-1, 32)
+            chosen = cast_spin_winners(rows, chosen.reshape(-1, 32), op.width).reshape(shape)
+        lanes_of = [np.broadcast_to(v, shape)[chosen] for v in (offsets, *values)]
+        kind: Any = u32 if op.width == 4 else u64
+        where = lanes_of[0] // op.width
+        words = lanes_of[1:]
+        if op.width == 8:
+            words = [
+                lo.astype(u64) | hi.astype(u64) << u64(32) for lo, hi in zip(words[::2], words[1::2], strict=True)
+            ]
+        assert op.atomic is not None
+        wanted = op.dest is not None and not op.dest.is_sink
+        old = apply_atomic(
+            target.view(kind), where, op.atomic, op.element, tuple(np.ascontiguousarray(w) for w in words), wanted
+        )
+        if old is None:
+            return self._nothing(op)
+        if op.atomic == "cast":
+            old = (old == words[0]).astype(kind)
+        result_words = [old] if op.width == 4 else [old.astype(u32), (old >> u64(32)).astype(u32)]
+        spread = []
+        for word in result_words:
+            full = np.zeros(shape, u32)
+            full[chosen] = word
+            spread.append(full)
+        return tuple(spread)
+
+    # -- matrices and asynchronous copies --------------------------------------------------------------------------
+    def _matrix_rows(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> tuple[Array, Array]:
+        """Flat 4-byte word index of each lane's row, as (b, warps, 32); the exact mask in the event."""
+        lanes = 8 * op.matrices
+        used = (self.chunk.lane_ids < lanes) & self._exact(mask)
+        offsets = self._checked_shared(index, address, used, op.width)
+        self._event(index, op, "shared", offsets, mask)
+        rows = np.broadcast_to(offsets, (self.chunk.blocks, self.chunk.threads)) + self.chunk.shared_rows
+        return (rows >> 2).reshape(self.chunk.blocks, -1, 32), used
+
+    def matrix_load(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> tuple[Array, ...]:
+        """ldmatrix: lane l receives elements (l/4, 2*(l%4)) and the next one of each matrix (transposed: swapped)."""
+        if not self._anyone(mask):
+            return tuple(np.zeros((1, 1), u32) for _ in range(op.matrices))
+        rows, _ = self._matrix_rows(index, op, address, mask)
+        flat = self.chunk.shared_flat.view(u32)
+        lane = np.arange(32)
+        shape = (self.chunk.blocks, self.chunk.threads)
+        found = []
+        for matrix in range(op.matrices):
+            if not op.transposed:
+                words = flat[rows[:, :, 8 * matrix + lane // 4] + lane % 4]
+            else:
+                halves = self.chunk.shared_flat.view(np.uint16)
+                column = lane // 4
+                parts = []
+                for element in range(2):
+                    row = rows[:, :, 8 * matrix + 2 * (lane % 4) + element]
+                    parts.append(halves[row * 2 + column].astype(u32))
+                words = parts[0] | parts[1] << u32(16)
+            found.append(words.reshape(shape))
+        return tuple(found)
+
+    def matrix_store(self, index: int, op: MemoryOp, address: Array, mask: Array | None, *values: Array) -> None:
+        """stmatrix: the reverse of matrix_load."""
+        if not self._anyone(mask):
+            return
+        rows, _ = self._matrix_rows(index, op, address, mask)
+        lane = np.arange(32)
+        shape = (self.chunk.blocks, self.chunk.threads // 32, 32)
+        warps = np.broadcast_to(self._exact(mask), shape[:1] + (self.chunk.threads,)).reshape(shape)[:, :, 0]
+        for matrix, value in enumerate(values):
+            words = np.broadcast_to(value, (shape[0], self.chunk.threads)).reshape(shape)[warps]
+            if not op.transposed:
+                where = rows[:, :, 8 * matrix + lane // 4] + lane % 4
+                self.chunk.shared_flat.view(u32)[where[warps]] = words
+                continue
+            halves = self.chunk.shared_flat.view(np.uint16)
+            for element in range(2):
+                row = rows[:, :, 8 * matrix + 2 * (lane % 4) + element]
+                halves[(row * 2 + lane // 4)[warps]] = (words >> u32(16 * element)).astype(np.uint16)
+
+    def copy(self, index: int, op: MemoryOp, target: Array, origin: Array, mask: Array | None) -> None:
+        """cp.async: global to shared, at once."""
+        if not self._anyone(mask):
+            self._event(index, op, "global", origin.astype(i64), mask)
+            self._event(index, op, "shared", target.astype(i64), mask)
+            return
+        source = self._checked_global(index, origin, mask, op.width)
+        offsets = self._checked_shared(index, target, mask, op.width)
+        self._event(index, op, "global", source + self.device.base, mask)
+        self._event(index, op, "shared", offsets, mask)
+        words = tuple(np.take(self.device.words32, (source >> 2) + k) for k in range(op.width // 4))
+        self._write(self.chunk.shared_flat, offsets + self.chunk.shared_rows, op.width, mask, words)

@@ -1,0 +1,134 @@
+"""Atomic operations on flat arrays of lanes, in lane order (blocks, then threads, ascending)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+_UFUNC: dict[str, Any] = {
+    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}  # fmt: skip
+_TYPES: dict[str, Any] = {
+    "u32": np.uint32, "i32": np.int32, "f32": np.float32, "u64": np.uint64, "i64": np.int64, "f64": np.float64,
+}  # fmt: skip
+TINY32 = np.float32(2.0**-126)
+
+
+def _combine(name: str, old: Array, value: Array, other: Array | None) -> Array:
+    """What is stored, from the old contents and the operand(s)."""
+    if name in _UFUNC:
+        return _UFUNC[name](old, value)
+    if name == "exch":
+        return value
+    if name in ("cas", "cast"):
+        assert other is not None
+        return np.where(old == value, other, old)
+    if name == "inc":
+        return np.where(old >= value, old.dtype.type(0), old + old.dtype.type(1))
+    if name == "dec":
+        return np.where((old == 0) | (old > value), value, old - old.dtype.type(1))
+    raise ValueError(f"atomic operation {name}")
+
+
+def _flush(values: Array) -> Array:
+    if values.dtype == np.float32:
+        return np.where(np.abs(values) < TINY32, np.copysign(np.float32(0), values), values)
+    return values
+
+
+def apply_atomic(
+    words: Array, index: Array, name: str, element: str, operands: tuple[Array, ...], want_old: bool
+) -> Array | None:
+    """Apply one lane after the other to ``words`` (uint32 or uint64 memory), ``index`` in elements of it.
+
+    ``operands`` are lanes' values as raw bits of the memory's type; a compare-and-swap passes (compare, new).
+    Returns the old contents each lane saw (raw bits), or None when not wanted.
+    """
+    kind = _TYPES[element]
+    memory = words.view(kind)
+    value = operands[0].view(kind) if operands else np.ones(index.shape, kind)
+    other = operands[1].view(kind) if len(operands) > 1 else None
+    if name == "popc_inc":
+        name = "add"
+    if not want_old and name in _UFUNC:
+        if kind is np.float32:
+            # the hardware's float atomic flushes subnormals (.FTZ)
+            _UFUNC[name].at(memory, index, _flush(value))
+            memory[index] = _flush(memory[index])
+        else:
+            _UFUNC[name].at(memory, index, value)
+        return None
+    if name == "add" and kind not in (np.float32, np.float64):
+        return _returning_add(memory, index, value).view(words.dtype)
+    old = _in_rounds(memory, index, name, value, other)
+    return old.view(words.dtype) if want_old else None
+
+
+def _runs(index: Array) -> tuple[Array, Array, Array]:
+    """(stable order by address, start of each element's run in that order, rank within its run)."""
+    order = np.argsort(index, kind="stable")
+    ordered = index[order]
+    first = np.ones(len(ordered), bool)
+    first[1:] = ordered[1:] != ordered[:-1]
+    position = np.arange(len(ordered))
+    start = np.maximum.accumulate(np.where(first, position, 0))
+    return order, start, position - start
+
+
+def _returning_add(memory: Array, index: Array, value: Array) -> Array:
+    """Integer additions with their old values: a running sum within each address (wraps like the hardware)."""
+    order, start, _ = _runs(index)
+    ordered = value[order]
+    running = np.cumsum(ordered, dtype=memory.dtype)
+    before = running - ordered
+    old = np.empty_like(value)
+    old[order] = memory[index[order]] + (before - before[start])
+    np.add.at(memory, index, value)
+    return old
+
+
+def _in_rounds(memory: Array, index: Array, name: str, value: Array, other: Array | None) -> Array:
+    """The k-th lane of every address together, for k = 0, 1, ...: addresses are distinct within a round."""
+    order, _, rank = _runs(index)
+    by_rank = order[np.argsort(rank, kind="stable")]
+    sizes = np.bincount(rank)
+    old = np.empty_like(value)
+    position = 0
+    for size in sizes.tolist():
+        lanes = by_rank[position : position + size]
+        position += size
+        where = index[lanes]
+        seen = memory[where]
+        old[lanes] = seen
+        operand = _flush(value[lanes]) if name == "add" else value[lanes]
+        stored = _combine(name, seen, operand, None if other is None else other[lanes])
+        memory[where] = _flush(stored) if name == "add" else stored
+    return old
+
+
+WARP_LANES = 32
+BANKS = 32
+
+
+def cast_spin_winners(addresses: Array, active: Array, width: int) -> Array:
+    """Lanes whose compare-and-swap an ATOMS.CAST.SPIN really attempts, (n, 32) bool.
+
+    ``addresses`` (n, 32) in bytes of shared memory, ``active`` (n, 32), ``width`` 4 or 8.  A warp is served in parts
+    (one for 4 bytes, two half warps for 8); in each part the lowest lane of each bank attempts the exchange, all other
+    lanes fail without looking at memory and go round the loop again.  Source: H200 recording,
+    tests/data/h200_access.jsonl.gz (kernels atoms_fadd and atoms_add64).
+    """
+    parts = width // 4
+    banks = BANKS // parts
+    addresses, active = np.asarray(addresses).astype(np.int64), np.asarray(active, bool)
+    bank = (addresses // width % banks).reshape(-1, WARP_LANES // parts)
+    taking = active.reshape(bank.shape)
+    lane = np.broadcast_to(np.arange(bank.shape[1]), bank.shape)
+    row = np.broadcast_to(np.arange(len(bank))[:, None], bank.shape)
+    lowest = np.full((len(bank), banks), WARP_LANES, np.int64)
+    np.minimum.at(lowest, (row[taking], bank[taking]), lane[taking])
+    return (taking & (lowest[row, bank] == lane)).reshape(active.shape)

@@ -1,0 +1,155 @@
+"""The state of a chunk of blocks that execute together: registers, masks, shared and local memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpusim.machine.lanes import Lanes
+
+Array = np.ndarray[Any, Any]
+u32 = np.uint32
+ZERO: Array = np.zeros((1, 1), u32)
+NEVER: Array = np.zeros((1, 1), bool)
+ALWAYS: Array = np.ones((1, 1), bool)
+for _constant in (ZERO, NEVER, ALWAYS):
+    _constant.setflags(write=False)
+
+
+def shrink_rows(mask: Array) -> Array:
+    """(b, T) -> (1, T) when all rows are equal."""
+    if mask.shape[0] > 1 and bool((mask == mask[:1]).all()):
+        return mask[:1]
+    return mask
+
+
+class Chunk:
+    """Registers are arrays of the smallest shape that broadcasts to (blocks, threads); threads is padded to 32."""
+
+    def __init__(self, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int, local_bytes: int):
+        self.grid, self.block = grid, block
+        self.block_threads = block[0] * block[1] * block[2]
+        self.threads = (self.block_threads + 31) // 32 * 32
+        self.warps = self.threads // 32
+        self.shared_bytes, self.local_bytes = shared_bytes, local_bytes
+        self.R: list[Array] = [ZERO] * 256
+        self.UR: list[Array] = [ZERO] * 256
+        self.P: list[Array] = [NEVER] * 8
+        self.UP: list[Array] = [NEVER] * 8
+        thread = np.arange(self.threads)
+        self.lane_ids = (thread % 32).astype(np.int32)[None]
+        self.warp_starts = (thread // 32 * 32)[None]
+        self.blocks = 0
+        self.first_block = 0
+        self.ticks = 0
+        self._thread_special = self._thread_registers(thread)
+        self.special: dict[str, Array] = {}
+        self.predicated_on: dict[int, int] = {}
+
+    def _thread_registers(self, thread: Array) -> dict[str, Array]:
+        bx, by, _ = self.block
+        parts = {"X": thread % bx, "Y": thread // bx % by, "Z": thread // (bx * by)}
+        found = {}
+        for axis, values in parts.items():
+            words = values.astype(u32)[None]
+            if bool((words == words[0, 0]).all()):
+                words = words[:, :1].copy()
+            found[f"SR_TID.{axis}"] = words
+        found["SR_LANEID"] = (thread % 32).astype(u32)[None]
+        found["SR_NTID"] = ZERO
+        return found
+
+    def start(self, first_block: int, blocks: int) -> None:
+        """Reset for the blocks ``first_block`` .. ``first_block + blocks - 1`` (linear block numbers)."""
+        self.first_block, self.blocks = first_block, blocks
+        number = np.arange(first_block, first_block + blocks)
+        gx, gy, _ = self.grid
+        parts = {"X": number % gx, "Y": number // gx % gy, "Z": number // (gx * gy)}
+        self.special = dict(self._thread_special)
+        for axis, values in parts.items():
+            words = values.astype(u32)[:, None]
+            if bool((words == words[0, 0]).all()):
+                words = words[:1].copy()
+            self.special[f"SR_CTAID.{axis}"] = words
+        del self.special["SR_NTID"]
+        for file in (self.R, self.UR):
+            file[:] = [ZERO] * len(file)
+        for predicates in (self.P, self.UP):
+            predicates[:] = [NEVER] * 7 + [ALWAYS]
+        self.barrier_result: Array = ZERO
+        self.barrier_sum: Array = np.zeros((blocks, 1), u32)
+        self.shared = np.zeros((blocks, self.shared_bytes), np.uint8)
+        self.shared_flat = self.shared.reshape(-1)
+        self.shared_rows = (np.arange(blocks, dtype=np.int64) * self.shared_bytes)[:, None]
+        self._local: Array | None = None
+        self.alive: Array | None = None
+        if self.threads != self.block_threads:
+            self.alive = (np.arange(self.threads) < self.block_threads)[None]
+        self.set_active(self.alive)
+
+    @property
+    def local(self) -> Array:
+        """Local memory as (words, blocks, threads), made at first use."""
+        if self._local is None:
+            self._local = np.zeros((max(1, self.local_bytes // 4), self.blocks, self.threads), u32)
+        return self._local
+
+    def set_active(self, mask: Array | None) -> None:
+        """Make ``mask`` the executing lanes (None: all).  ``m`` is exact; ``w`` is None when no living lane is left
+        out, so that results may be written without a mask; ``lane_count`` and ``warp_count`` count what is active."""
+        self.m = mask
+        self._warp_mask: Array | None = None
+        total_warps = self.blocks * self.warps
+        if mask is None:
+            self.warp_count, self.lane_count = total_warps, self.blocks * self.threads
+        else:
+            repeat = self.blocks // mask.shape[0]
+            wide = np.broadcast_to(mask, (mask.shape[0], self.threads))
+            self.lane_count = int(np.count_nonzero(wide)) * repeat
+            self.warp_count = int(np.count_nonzero(wide.reshape(-1, self.warps, 32).any(axis=2))) * repeat
+        self.w = None if mask is self.alive else mask
+
+    def set_alive(self, mask: Array | None) -> None:
+        self.alive = mask
+
+    # -- masks -----------------------------------------------------------------------------------------------------
+    def wide(self, mask: Array) -> Array:
+        return np.broadcast_to(mask, (mask.shape[0], self.threads))
+
+    def active_mask(self) -> Array:
+        return np.ones((1, self.threads), bool) if self.m is None else self.wide(self.m)
+
+    def alive_mask(self) -> Array:
+        return np.ones((1, self.threads), bool) if self.alive is None else self.wide(self.alive)
+
+    def warp_any(self, mask: Array) -> Array:
+        """Lanes of warps in which any lane is set."""
+        if mask.shape[1] == 1:
+            return mask
+        return np.repeat(mask.reshape(mask.shape[0], -1, 32).any(axis=2), 32, axis=1)
+
+    def warp_write_mask(self) -> Array:
+        """Whole warps with any executing lane: what a uniform register is written under."""
+        if self._warp_mask is None:
+            self._warp_mask = self.warp_any(self.active_mask())
+        return self._warp_mask
+
+    def count(self, mask: Array) -> int:
+        """Lanes set in a mask of broadcastable shape."""
+        return int(np.count_nonzero(mask)) * (self.blocks * self.threads // mask.size)
+
+    def warp_total(self, mask: Array) -> int:
+        """Warps with any lane set."""
+        wide = np.broadcast_to(mask, (mask.shape[0], self.threads))
+        warps = np.count_nonzero(wide.reshape(mask.shape[0], -1, 32).any(axis=2))
+        return int(warps) * (self.blocks // mask.shape[0])
+
+    def guarded(self, index: int, mask: Array) -> int:
+        """Count the lanes in which instruction ``index`` is predicated on; returns that number."""
+        number = self.count(mask)
+        self.predicated_on[index] = self.predicated_on.get(index, 0) + number
+        return number
+
+    def lanes(self, mask: Array | None) -> Lanes:
+        return Lanes(self, mask)

@@ -1,0 +1,327 @@
+"""Turning a program's basic blocks into Python functions over whole chunks.
+
+Each block becomes two functions of (chunk s, exact mask m, write mask w): ``fast`` for when every living lane executes
+(w is None) and ``masked`` otherwise.  The generated text only fetches, calls the opcode's ``compute`` and writes back;
+what an instruction means stays in its opcode function.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpusim.errors import UnsupportedError
+from gpusim.machine.chunk import ALWAYS, NEVER, ZERO
+from gpusim.sass.form import Alu, ControlOp, Dest, MemoryOp, Semantics, Source, WarpOp
+from gpusim.sass.numeric import SIGN32, high_word, low_word, pair, select
+from gpusim.sass.operands import Address, Constant, Immediate, Predicate, Register
+from gpusim.sass.program import BasicBlock, Program
+
+_VIEWS = {"u32": "", "i32": ".view(i32)", "f32": ".view(f32)", "u64": "", "i64": ".view(i64)", "f64": ".view(f64)"}
+_WIDE = ("u64", "i64", "f64")
+
+
+def float32_bits(value: int | float) -> int:
+    """Bits of an immediate in a float32 position: hexadecimal text holds bits, decimal text a number."""
+    if isinstance(value, int):
+        return value & 0xFFFFFFFF
+    if value != value:
+        return 0x7FFFFFFF
+    return int(np.float32(value).view(np.uint32))
+
+
+class BlockWriter:
+    """Writes the functions of one program; ``names`` collects what the text refers to besides launch constants."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.names: dict[str, Any] = {
+            "ZERO": ZERO,
+            "ALWAYS": ALWAYS,
+            "NEVER": NEVER,
+            "SIGN": SIGN32,
+            "SIGN64": np.uint64(1 << 63),
+            "NOSIGN": np.uint32(0x7FFFFFFF),
+            "pair": pair,
+            "lo": low_word,
+            "hi": high_word,
+            "select": select,
+            "u32": np.uint32,
+            "i32": np.int32,
+            "f32": np.float32,
+            "u64": np.uint64,
+            "i64": np.int64,
+            "f64": np.float64,
+        }
+        self.constants: set[tuple[int, int]] = set()  # (bank, offset) of words bound at launch
+        self.lines: list[str] = []
+
+    # -- values ----------------------------------------------------------------------------------------------------
+    def _literal(self, array: np.ndarray[Any, Any]) -> str:
+        name = f"k{array.dtype.name}_{array.tobytes().hex()}"
+        self.names[name] = array.reshape(1, 1)
+        return name
+
+    def _word(self, bits: int) -> str:
+        return self._literal(np.array([bits & 0xFFFFFFFF], np.uint32))
+
+    def _register(self, register: Register, word: int = 0) -> str:
+        if register.is_zero:
+            return "ZERO"
+        return f"{'UR' if register.file == 'UR' else 'R'}[{register.index + word}]"
+
+    def _constant(self, constant: Constant, word: int) -> str:
+        offset = constant.offset + 4 * word
+        if constant.base is not None:
+            return f"s.constant_load({constant.bank}, {offset}, {self._register(constant.base)})"
+        self.constants.add((constant.bank, offset))
+        return f"c{constant.bank}_{offset:x}"
+
+    def predicate(self, predicate: Predicate) -> str:
+        """A predicate's text."""
+        if predicate.is_constant:
+            return "NEVER" if predicate.negated else "ALWAYS"
+        name = f"{'UP' if predicate.file == 'UP' else 'P'}[{predicate.index}]"
+        return f"~{name}" if predicate.negated else name
+
+    def value(self, source: Source) -> str:
+        """The text that fetches a source in its type, marks applied."""
+        operand = source.operand
+        if isinstance(operand, Predicate):
+            return f"({self.predicate(operand)})"
+        if isinstance(operand, Immediate):
+            return self._immediate(operand, source)
+        if not isinstance(operand, Register | Constant):
+            raise TypeError(f"cannot fetch {operand}")
+        words: list[str] = []
+        for k in range(2 if source.type in _WIDE else 1):
+            if isinstance(operand, Register):
+                words.append(self._register(operand, source.word + k))
+            else:
+                words.append(self._constant(operand, source.word + k))
+        if source.type in _WIDE:
+            if words[0] == words[1] == "ZERO":
+                text = self._literal(np.zeros(1, np.uint64))
+            else:
+                text = f"pair({words[0]}, {words[1]})"
+        else:
+            text = words[0]
+        if source.bare:
+            return text + _VIEWS[source.type]
+        return self._marked(text, operand, source.type)
+
+    def _marked(self, text: str, operand: Register | Constant, kind: str) -> str:
+        """Apply ~, || and - in the type of the source."""
+        if operand.inverted:
+            text = f"(~{text})"
+        if kind == "f32":
+            if operand.absolute:
+                text = f"({text} & NOSIGN)"
+            if operand.negated:
+                text = f"({text} ^ SIGN)"
+        elif kind == "f64":
+            if operand.absolute:
+                text = f"({text} & ~SIGN64)"
+            if operand.negated:
+                text = f"({text} ^ SIGN64)"
+        else:
+            if operand.absolute:
+                text = f"abs({text}.view({'i64' if kind in _WIDE else 'i32'})).view({'u64' if kind in _WIDE else 'u32'})"
+            if operand.negated:
+                text = f"({'u64' if kind in _WIDE else 'u32'}(0) - {text})"
+        return text + _VIEWS[kind]
+
+    def _immediate(self, operand: Immediate, source: Source) -> str:
+        value = operand.value
+        if source.type == "f64":
+            if isinstance(value, int):
+                # the encoding holds the high word of a double
+                return self._literal(np.array([(value & 0xFFFFFFFF) << 32], np.uint64).view(np.float64))
+            return self._literal(np.array([value], np.float64))
+        if source.type == "f32":
+            return self._literal(np.array([float32_bits(value)], np.uint32).view(np.float32))
+        if not isinstance(value, int):
+            raise ValueError(f"the literal {operand.text} in an integer position")
+        if source.type in ("u64", "i64"):
+            dtype = np.uint64 if source.type == "u64" else np.int64
+            return self._literal(np.array([value & (2**64 - 1)], np.uint64).view(dtype))
+        bits = np.array([value & 0xFFFFFFFF], np.uint32)
+        return self._literal(bits.view(np.int32) if source.type == "i32" else bits)
+
+    # -- addresses -------------------------------------------------------------------------------------------------
+    def address(self, address: Address, wide: bool, space: str) -> str:
+        """Text of an address: uint64 in global and generic space, uint32 elsewhere."""
+        long = wide and space in ("global", "generic")
+        if space in ("shared", "local"):
+            long = False
+        parts = []
+        for base in address.bases:
+            parts.append(self._address_base(base, long, len(address.bases) > 1))
+        parts = [p for p in parts if p]
+        if address.offset or not parts:
+            if long:
+                parts.append(self._literal(np.array([address.offset & (2**64 - 1)], np.uint64)))
+            else:
+                parts.append(self._word(address.offset))
+        return " + ".join(parts)
+
+    def _address_base(self, base: Register, long: bool, several: bool) -> str:
+        scale = 0
+        narrow = False
+        for suffix in base.suffixes:
+            if suffix in ("X4", "X8", "X16"):
+                scale = {"X4": 2, "X8": 3, "X16": 4}[suffix]
+            elif suffix == "U32":
+                narrow = True
+            elif suffix != "64":
+                raise ValueError(f"address suffix .{suffix}")
+        if base.is_zero:
+            return ""
+        text = self._register(base)
+        if long:
+            text = f"{text}.astype(u64)" if narrow else f"pair({text}, {self._register(base, 1)})"
+        if scale:
+            text = f"({text} << {'u64' if long else 'u32'}({scale}))"
+        return text
+
+    # -- writing back ----------------------------------------------------------------------------------------------
+    def _targets(self, dest: Dest) -> list[str]:
+        operand = dest.operand
+        if isinstance(operand, Predicate):
+            return [f"{'UP' if operand.file == 'UP' else 'P'}[{operand.index}]"]
+        return [self._register(operand, k) for k in range(dest.words)]
+
+    def _assign(self, dest: Dest, value: str, guard: Predicate | None, masked: bool) -> list[str]:
+        """Statements that write ``value`` (a name) to a destination under the mask in force."""
+        if dest.is_sink:
+            return []
+        targets = self._targets(dest)
+        values = [value] if dest.words == 1 else [f"lo({value})", f"hi({value})"]
+        uniform = dest.operand.file in ("UR", "UP")
+        lines = []
+        for target, text in zip(targets, values, strict=True):
+            if guard is None and not masked:
+                lines.append(f"{target} = {text}")
+            elif uniform:
+                if guard is None:
+                    mask = "s.warp_write_mask()"
+                elif guard.file == "UP":
+                    mask = "gu" if not masked else "(gu & s.warp_write_mask())"
+                else:
+                    mask = "s.warp_any(g)"
+                lines.append(f"{target} = select({mask}, {text}, {target})")
+            elif guard is None:
+                lines.append(f"{target} = select(w, {text}, {target})")
+            elif masked:
+                lines.append(f"{target} = select(g, {text}, {target})")
+            else:
+                lines.append(f"{target} = {text} if n == s.lane_count else select(g, {text}, {target})")
+        return lines
+
+    def _assign_results(self, dests: tuple[Dest, ...], guard: Predicate | None, masked: bool) -> list[str]:
+        """Unpack ``r`` into the destinations."""
+        if len(dests) == 1:
+            return self._assign(dests[0], "r", guard, masked)
+        lines = []
+        for k, dest in enumerate(dests):
+            if not dest.is_sink:
+                lines.append(f"r{k} = r[{k}]")
+                lines += self._assign(dest, f"r{k}", guard, masked)
+        return lines
+
+    # -- instructions ----------------------------------------------------------------------------------------------
+    def _body(self, index: int, meaning: Semantics, guard: Predicate | None, masked: bool) -> list[str]:
+        mask = "m" if guard is None else "g"
+        if isinstance(meaning, Alu | WarpOp):
+            arguments = [self.value(s) for s in meaning.sources]
+            if isinstance(meaning, WarpOp):
+                arguments.insert(0, f"s.lanes({mask})")
+            self.names[f"fn{index}"] = meaning.compute
+            call = f"r = fn{index}({', '.join(arguments)})"
+            return [call, *self._assign_results(meaning.dests, guard, masked)]
+        if isinstance(meaning, MemoryOp):
+            return self._memory(index, meaning, guard, masked, mask)
+        return self._control(index, meaning, mask)
+
+    def _memory(
+        self, index: int, op: MemoryOp, guard: Predicate | None, masked: bool, mask: str
+    ) -> list[str]:
+        self.names[f"op{index}"] = op
+        place = self.address(op.address, op.wide, op.space)
+        values = [self.value(s) for s in op.sources]
+        method = {"reduce": "atomic"}.get(op.operation, op.operation)
+        if op.operation == "async_copy":
+            assert op.source_address is not None
+            origin = self.address(op.source_address, True, "global")
+            return [f"M.copy({index}, op{index}, {place}, {origin}, {mask})"]
+        call = f"M.{method}({index}, op{index}, {', '.join([place, mask, *values])})"
+        if op.dest is None or op.dest.is_sink:
+            return [call]
+        assert isinstance(op.dest.operand, Register)
+        lines = [f"r = {call}"]
+        for k in range(op.dest.words):
+            word = Dest(Register(op.dest.operand.file, op.dest.operand.index + k))
+            lines += [f"r{k} = r[{k}]", *self._assign(word, f"r{k}", guard, masked)]
+        return lines
+
+    def _control(self, index: int, op: ControlOp, mask: str) -> list[str]:
+        """Control operations that do not end a block."""
+        if op.kind == "nothing":
+            return []
+        if op.kind == "sync_push":
+            return [f"F.push({op.barrier}, {mask})"]
+        if op.kind == "barrier_to_register":
+            lines = [f"r = F.barrier_word({op.barrier})"]
+            return [*lines, *self._assign(op.dests[0], "r", Predicate("P", 0) if mask == "g" else None, mask == "g")]
+        if op.kind == "register_to_barrier":
+            return [f"F.set_barrier({op.barrier}, {self.value(op.sources[0])}, {mask})"]
+        raise ValueError(f"control operation {op.kind} inside a block")
+
+    def instruction(self, index: int, masked: bool) -> list[str]:
+        """Statements of one instruction; an unsupported one raises its error when reached."""
+        instruction = self.program.instructions[index]
+        meaning = self.program.meanings[index]
+        guard = instruction.guard
+        if isinstance(meaning, UnsupportedError):
+            self.names[f"error{index}"] = meaning
+            return [f"raise error{index}"]
+        try:
+            body = self._body(index, meaning, guard, masked)
+        except ValueError as error:
+            self.names[f"error{index}"] = instruction.unsupported(str(error))
+            return [f"raise error{index}"]
+        if guard is None:
+            return body
+        lines = []
+        text = self.predicate(guard)
+        if guard.file == "UP":
+            lines.append(f"gu = {text}")
+            text = "gu"
+        lines.append(f"g = ({text}) if m is None else ({text}) & m")
+        lines.append(f"n = s.guarded({index}, g)")
+        if isinstance(meaning, MemoryOp):
+            # reported even when no lane is on: the instruction was still issued
+            return lines + body
+        if body:
+            lines.append("if n:")
+            lines += [f" {line}" for line in body]
+        return lines
+
+    def block(self, block: BasicBlock) -> list[str]:
+        """Both functions of a block, without its control operation."""
+        last = block.last - 1 if block.control is not None else block.last
+        lines = []
+        for name, masked in (("fast", False), ("masked", True)):
+            lines.append(f"def {name}{block.number}(s, m, w):")
+            lines.append(" R = s.R; UR = s.UR; P = s.P; UP = s.UP")
+            for index in range(block.first, last + 1):
+                lines += [f" {line}" for line in self.instruction(index, masked)]
+        return lines
+
+    def text(self) -> str:
+        """The text of all blocks."""
+        lines: list[str] = []
+        for block in self.program.blocks:
+            lines += self.block(block)
+        return "\n".join(lines) + "\n"

@@ -1,0 +1,320 @@
+"""Running a program over all blocks of a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from gpusim.errors import ExecutionError, UnsupportedError
+from gpusim.machine.access import MemoryUnit
+from gpusim.machine.chunk import Chunk
+from gpusim.machine.codegen import BlockWriter
+from gpusim.machine.events import Access, Branch, Listener
+from gpusim.machine.flow import STEP, Flow
+from gpusim.machine.memory import DeviceMemory
+from gpusim.sass.form import ControlOp, MemoryOp
+from gpusim.sass.operands import Predicate
+from gpusim.sass.program import BasicBlock, Program
+
+Array = np.ndarray[Any, Any]
+
+CHUNK_THREADS = 16384  # threads executed together: their registers fit the caches
+
+
+@dataclass
+class Compiled:
+    """A program's block functions as code, to be bound to a launch's constants."""
+
+    program: Program
+    code: CodeType
+    names: dict[str, Any]
+    constants: set[tuple[int, int]]
+    control_text: dict[int, tuple[str, ...]] = field(default_factory=dict)
+
+
+def compile_program(program: Program) -> Compiled:
+    """Write and compile the block functions (and the expressions that control operations read)."""
+    writer = BlockWriter(program)
+    text = writer.text()
+    extra: list[str] = []
+    for block in program.blocks:
+        if block.control is None:
+            continue
+        instruction = program.instructions[block.last]
+        tests: list[Predicate] = list(block.control.condition)
+        if instruction.guard is not None:
+            tests.insert(0, instruction.guard)
+        if tests:
+            joined = " & ".join(f"({writer.predicate(t)})" for t in tests)
+            extra.append(f"def test{block.number}(s):\n R = s.R; UR = s.UR; P = s.P; UP = s.UP\n return {joined}")
+        if block.control.sources:
+            values = ", ".join(writer.value(s) for s in block.control.sources)
+            extra.append(f"def read{block.number}(s):\n R = s.R; UR = s.UR; P = s.P; UP = s.UP\n return ({values},)")
+    text += "\n".join(extra) + "\n"
+    return Compiled(program, compile(text, "<sass>", "exec"), writer.names, writer.constants)
+
+
+@dataclass
+class Tally:
+    """What was executed, by instruction: issued warps, lanes in them, lanes predicated on."""
+
+    executed: Array
+    thread_executed: Array
+    predicated_on: Array
+
+
+class Engine:
+    """Executes one launch.  ``constants`` maps bank numbers to bytes."""
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        device: DeviceMemory,
+        constants: dict[int, bytes],
+        shared_bytes: int,
+        shared_start: int,
+        local_bytes: int,
+        listeners: tuple[Listener, ...] = (),
+        chunk_threads: int = CHUNK_THREADS,
+    ) -> None:
+        self.compiled, self.program = compiled, compiled.program
+        self.listeners = listeners
+        self.constants = {k: np.frombuffer(v + b"\0" * 8, np.uint8) for k, v in constants.items()}
+        self.sizes = {k: len(v) for k, v in constants.items()}
+        self.chunk = Chunk(grid, block, shared_bytes, local_bytes)
+        self.chunk.constant_load = self._constant_load  # type: ignore[attr-defined]
+        self.flow = Flow(self.chunk)
+        self.memory = MemoryUnit(self.chunk, device, shared_start, self._access, self._describe)
+        self.total_blocks = grid[0] * grid[1] * grid[2]
+        self.chunk_blocks = max(1, min(self.total_blocks, chunk_threads // self.chunk.threads))
+        self._bind()
+        count = len(self.program.blocks)
+        self.block_warps = [0] * count
+        self.block_lanes = [0] * count
+
+    # -- preparing --------------------------------------------------------------------------------------------------
+    def _bind(self) -> None:
+        """Bind the block functions to this launch's constants."""
+        namespace: dict[str, Any] = dict(self.compiled.names)
+        namespace["M"], namespace["F"] = self.memory, self.flow
+        for bank, offset in self.compiled.constants:
+            namespace[f"c{bank}_{offset:x}"] = self._constant_word(bank, offset)
+        exec(self.compiled.code, namespace)
+        self.functions: dict[int, tuple[BasicBlock, Callable[..., None], Callable[..., None]]] = {}
+        self.tests: dict[int, Callable[[Chunk], Array]] = {}
+        self.reads: dict[int, Callable[[Chunk], tuple[Array, ...]]] = {}
+        self.serial: set[int] = set()
+        for block in self.program.blocks:
+            address = self.program.instructions[block.first].address
+            number = block.number
+            self.functions[address] = (block, namespace[f"fast{number}"], namespace[f"masked{number}"])
+            if f"test{number}" in namespace:
+                self.tests[number] = namespace[f"test{number}"]
+            if f"read{number}" in namespace:
+                self.reads[number] = namespace[f"read{number}"]
+            if self._has_retry(block):
+                self.serial.add(number)
+
+    def _has_retry(self, block: BasicBlock) -> bool:
+        """A block with a compare-and-swap that the compiler retries: its warps go one after the other, as on a GPU,
+        where they seldom collide, instead of all at once, where each would retry for all others."""
+        for index in range(block.first, block.last + 1):
+            meaning = self.program.meanings[index]
+            if isinstance(meaning, MemoryOp) and meaning.atomic == "cast":
+                return True
+        return False
+
+    def _constant_word(self, bank: int, offset: int) -> Array:
+        """A constant word as (1, 1); a bank or offset that does not exist reads as zero, as unused words do."""
+        data = self.constants.get(bank)
+        if data is None or offset + 4 > data.size:
+            return np.zeros((1, 1), np.uint32)
+        return data[offset : offset + 4].copy().view(np.uint32).reshape(1, 1)
+
+    def _constant_load(self, bank: int, offset: int, base: Array) -> Array:
+        """Words at run-time addresses of a constant bank (any byte address)."""
+        data = self.constants.get(bank)
+        if data is None:
+            raise ExecutionError(f"constant bank {bank} does not exist in this kernel")
+        where = base.astype(np.int64) + offset
+        where = np.where(where & 0x80000000, where - (1 << 32), where)
+        last = self.sizes[bank]
+        where = np.clip(where, 0, max(0, last - 1))
+        word = data[where].astype(np.uint32)
+        for k in range(1, 4):
+            word |= data[np.minimum(where + k, data.size - 1)].astype(np.uint32) << np.uint32(8 * k)
+        return word
+
+    def _describe(self, index: int) -> str:
+        instruction = self.program.instructions[index]
+        where = f" ({instruction.location})" if instruction.location else ""
+        return f"instruction {instruction.address:#06x} {instruction.text}{where}"
+
+    def _access(self, event: Access) -> None:
+        for listener in self.listeners:
+            listener.access(event)
+
+    # -- running ----------------------------------------------------------------------------------------------------
+    def run(self, progress: Callable[[int, int], None] | None = None) -> Tally:
+        """Execute the whole grid, chunk by chunk in order of block number; ``progress(done, total)`` in blocks."""
+        with np.errstate(all="ignore"):
+            for first in range(0, self.total_blocks, self.chunk_blocks):
+                blocks = min(self.chunk_blocks, self.total_blocks - first)
+                self._run_chunk(first, blocks)
+                if progress is not None:
+                    progress(first + blocks, self.total_blocks)
+        return self._tally()
+
+    def _run_chunk(self, first: int, blocks: int) -> None:
+        chunk = self.chunk
+        chunk.start(first, blocks)
+        self.flow.start()
+        address: int | None = self.program.instructions[0].address
+        functions, warps, lanes = self.functions, self.block_warps, self.block_lanes
+        while address is not None:
+            entry = functions.get(address)
+            if entry is None:
+                raise ExecutionError(f"control reached {address:#x}, which is no instruction of the kernel")
+            block, fast, masked = entry
+            number = block.number
+            if number in self.serial:
+                self.flow.restrict_to_first_warp(address)
+            warps[number] += chunk.warp_count
+            lanes[number] += chunk.lane_count
+            chunk.ticks += len(block)
+            if chunk.w is None:
+                fast(chunk, chunk.m, None)
+            else:
+                masked(chunk, chunk.m, chunk.w)
+            if block.control is None:
+                last = self.program.instructions[block.last]
+                address = self.flow.go(last.address + STEP)
+            else:
+                address = self._control(block, block.control)
+
+    def _control(self, block: BasicBlock, op: ControlOp) -> int | None:
+        """Carry out the operation that ends a block; returns the next block's address."""
+        chunk, flow, index = self.chunk, self.flow, block.last
+        instruction = self.program.instructions[index]
+        address, following = instruction.address, instruction.address + STEP
+        test = self.tests.get(block.number)
+        chosen: Array | None = None  # the lanes that take part; None: all executing ones
+        if test is not None:
+            value = test(chunk)
+            exact = value if chunk.m is None else value & chunk.m
+            if instruction.guard is not None:
+                self._count_guard(index, instruction.guard)
+            if chunk.count(exact) == chunk.lane_count:
+                chosen = None
+            elif not exact.any():
+                self._branch_event(index, op, 0, chunk.warp_count, 0)
+                return flow.go(following)
+            else:
+                chosen = exact
+        kind = op.kind
+        if kind in ("branch", "call", "branch_divergent"):
+            return self._branch(block, op, chosen, address, following)
+        if kind == "exit":
+            leaving = chunk.active_mask() if chosen is None else chunk.wide(chosen)
+            return flow.exit(leaving, address, following)
+        if kind == "sync":
+            return flow.sync(op.barrier, chosen, address)
+        if kind == "barrier":
+            if op.barrier != 0:
+                raise UnsupportedError(str(instruction.unsupported("a named block barrier")))
+            if op.sources:
+                flow.contribute(op.detail["reduction"], self.reads[block.number](chunk)[0], chosen)
+            return flow.barrier(chosen, address)
+        if kind == "sync_break":
+            return flow.leave(op.barrier, chosen, address)
+        if kind == "warp_sync":
+            read = self.reads.get(block.number)
+            return flow.warp_sync(read(chunk)[0] if read else None, chosen, address)
+        if kind in ("indirect", "return"):
+            return self._indirect(block, op, chosen, address, following)
+        if kind == "trap":
+            raise ExecutionError(f"the kernel stopped itself (trap or failed assertion), {self._describe(index)}")
+        raise instruction.unsupported(f"control operation {kind}")
+
+    def _count_guard(self, index: int, guard: Predicate) -> None:
+        """Predicated-on lanes of a control instruction: its guard alone decides."""
+        chunk = self.chunk
+        value = (chunk.UP if guard.file == "UP" else chunk.P)[guard.index]
+        if guard.negated:
+            value = ~value
+        chunk.guarded(index, value if chunk.m is None else value & chunk.m)
+
+    def _branch(
+        self, block: BasicBlock, op: ControlOp, chosen: Array | None, address: int, following: int
+    ) -> int | None:
+        chunk, flow = self.chunk, self.flow
+        target = op.target
+        assert target is not None
+        if op.kind == "branch_divergent":
+            chosen = self._missing_lanes(block, chosen)
+            if not chosen.any():
+                self._branch_event(block.last, op, 0, chunk.warp_count, 0)
+                return flow.go(following)
+        if chosen is None:
+            self._branch_event(block.last, op, chunk.warp_count, 0, 0)
+            return flow.go(target)
+        result, taken, fallen, divergent = flow.branch(chosen, address, target, following)
+        self._branch_event(block.last, op, taken, fallen, divergent)
+        return result
+
+    def _missing_lanes(self, block: BasicBlock, chosen: Array | None) -> Array:
+        """BRA.DIV: executing lanes of warps in which living lanes of the mask do not execute."""
+        chunk = self.chunk
+        active = chunk.active_mask()
+        wanted = chunk.alive_mask()
+        read = self.reads.get(block.number)
+        if read is not None:
+            word = read(chunk)[0]
+            wanted = wanted & (word >> chunk.lane_ids.astype(np.uint32) & np.uint32(1)).astype(bool)
+        missing = chunk.warp_any(wanted & ~active)
+        taking = active if chosen is None else chunk.wide(chosen)
+        return taking & missing
+
+    def _indirect(
+        self, block: BasicBlock, op: ControlOp, chosen: Array | None, address: int, following: int
+    ) -> int | None:
+        chunk = self.chunk
+        value = self.reads[block.number](chunk)[0]
+        offset = op.target or 0
+        if op.kind == "return":
+            targets = value.astype(np.int64) + offset
+        else:
+            targets = value.astype(np.int64) + offset + following
+        if chosen is not None:
+            targets = np.where(chosen, targets, following)
+        before = chunk.warp_count
+        result, split = self.flow.scatter(targets, address)
+        self._branch_event(block.last, op, before - split, 0, split)
+        return result
+
+    def _branch_event(self, index: int, op: ControlOp, taken: int, fallen: int, divergent: int) -> None:
+        if op.kind not in ("branch", "call", "branch_divergent", "indirect", "return"):
+            return
+        event = Branch(index, op.kind, taken + fallen + divergent, taken, fallen, divergent, 2)
+        for listener in self.listeners:
+            listener.branch(event)
+
+    def _tally(self) -> Tally:
+        count = len(self.program.instructions)
+        executed, threads = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        for block in self.program.blocks:
+            executed[block.first : block.last + 1] = self.block_warps[block.number]
+            threads[block.first : block.last + 1] = self.block_lanes[block.number]
+        on = threads.copy()
+        for index, instruction in enumerate(self.program.instructions):
+            if instruction.guard is not None:
+                on[index] = self.chunk.predicated_on.get(index, 0)
+        return Tally(executed, threads, on)
+
+

@@ -1,0 +1,104 @@
+"""Device memory: one address space that holds the launch's buffers with guard zones between them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+ALIGNMENT = 256  # bytes; what cudaMalloc guarantees
+GUARD_BYTES = 4096
+POISON = 0xCB
+DEFAULT_BASE = 0x7F00_1000_0000
+
+# Windows of the generic address space; outside of every buffer.
+SHARED_WINDOW = 0x7E00_0000_0000
+LOCAL_WINDOW = 0x7E01_0000_0000
+WINDOW_BYTES = 1 << 24
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A device allocation: ``start`` is its device address, ``size`` in bytes."""
+
+    name: str
+    start: int
+    size: int
+    writable: bool = True
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+
+class DeviceMemory:
+    """Bytes of all buffers in one array, so that a lane's address is an index into it.
+
+    ``base`` is the device address of the first byte; buffers are 256-byte aligned, as real allocations are, and
+    separated by poisoned guard zones that no access may touch.
+    """
+
+    def __init__(self, base: int = DEFAULT_BASE) -> None:
+        if base % ALIGNMENT:
+            raise ValueError(f"the base address must be a multiple of {ALIGNMENT}")
+        self.base = base
+        self.buffers: list[Buffer] = []
+        self._contents: list[np.ndarray[Any, Any]] = []
+        self._top = GUARD_BYTES
+        self.bytes: np.ndarray[Any, Any] = np.zeros(0, np.uint8)
+
+    def add(self, name: str, contents: np.ndarray[Any, Any] | bytes, writable: bool = True) -> Buffer:
+        """Reserve a buffer with these initial contents (any array; its bytes in C order)."""
+        if isinstance(contents, bytes):
+            raw = np.frombuffer(contents, np.uint8)
+        else:
+            raw = np.ascontiguousarray(contents).reshape(-1).view(np.uint8)
+        buffer = Buffer(name, self.base + self._top, raw.nbytes, writable)
+        self.buffers.append(buffer)
+        self._contents.append(raw)
+        end = self._top + raw.nbytes + GUARD_BYTES
+        self._top = (end + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+        return buffer
+
+    def build(self) -> None:
+        """Lay out the bytes; call once after the last :meth:`add`."""
+        self.bytes = np.full(self._top + GUARD_BYTES, POISON, np.uint8)
+        for buffer, raw in zip(self.buffers, self._contents, strict=True):
+            offset = buffer.start - self.base
+            self.bytes[offset : offset + buffer.size] = raw
+        self._contents.clear()
+        self._starts = [b.start - self.base for b in self.buffers]
+        self._ends = [b.end - self.base for b in self.buffers]
+        self.words16 = self.bytes.view(np.uint16)
+        self.words32 = self.bytes.view(np.uint32)
+
+    def read(self, buffer: Buffer) -> np.ndarray[Any, Any]:
+        """The buffer's bytes as they are now (a copy)."""
+        offset = buffer.start - self.base
+        return self.bytes[offset : offset + buffer.size].copy()
+
+    def inside(self, low: int, high: int) -> bool:
+        """Whether the byte offsets ``low`` .. ``high`` (inclusive) lie in one buffer."""
+        k = bisect_right(self._starts, low) - 1
+        return k >= 0 and high < self._ends[k]
+
+    def outside_mask(self, offsets: np.ndarray[Any, Any], width: int) -> np.ndarray[Any, Any]:
+        """For each byte offset, whether an access of ``width`` bytes there leaves every buffer."""
+        if not self._starts:
+            return np.ones(offsets.shape, bool)
+        k = np.searchsorted(np.array(self._starts), offsets, side="right") - 1
+        ends = np.array(self._ends)[np.maximum(k, 0)]
+        return (k < 0) | (offsets + width > ends)
+
+    def nearest(self, address: int) -> str:
+        """A few words on the buffer nearest to an address: for error messages."""
+        if not self.buffers:
+            return "no device buffer exists"
+        distances = [(max(b.start - address, address - b.end + 1, 0), b) for b in self.buffers]
+        distance, buffer = min(distances, key=lambda pair: pair[0])
+        kind = f"{buffer.name} ({buffer.size} bytes at {buffer.start:#x})"
+        if address < buffer.start:
+            return f"nearest buffer: {distance} bytes before {kind}"
+        return f"nearest buffer: {address - buffer.end} bytes past the end of {kind}"

@@ -1,0 +1,218 @@
+"""What a launch gives back: counters by Nsight Compute's names and per instruction."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gpusim.counters.collect import BRANCH_OPCODES, Collector
+from gpusim.counters.metrics import METRICS
+from gpusim.machine.engine import Tally
+from gpusim.machine.limits import Occupancy
+from gpusim.sass.form import MemoryOp
+from gpusim.sass.instruction import Instruction
+from gpusim.sass.program import Program
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionCounts:
+    """Counters of one instruction of the kernel, all exact.
+
+    ``executed``: warps that issued it; ``thread_executed``: executing lanes of these; ``predicated_on``: of those, lanes
+    whose guard held.  ``requests``: warps with at least one accessing lane.  ``sectors``, ``tags``: 32-byte sectors and
+    128-byte lines of global (or local) memory; ``wavefronts``: passes of shared memory; ``_ideal``: what the same lanes
+    would need at best.  ``divergent``: warps that this branch split.
+    """
+
+    address: int
+    sass: str
+    file: str | None
+    line: int | None
+    executed: int
+    thread_executed: int
+    predicated_on: int
+    requests: int
+    wavefronts: int
+    wavefronts_ideal: int
+    conflicts: int
+    sectors: int
+    sectors_ideal: int
+    tags: int
+    divergent: int
+    space: str | None = None
+    operation: str | None = None
+    width: int | None = None
+
+
+@dataclass
+class LaunchFacts:
+    """What was launched, for reports."""
+
+    kernel: str
+    mangled: str
+    arch: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_static: int
+    shared_dynamic: int
+    registers: int
+    local_bytes: int
+    toolkit: str | None
+    cubin_sha256: str
+    code_sha256: str
+
+
+@dataclass
+class Result:
+    """Counters of one launch.
+
+    ``metrics``: exact integers by Nsight Compute's names.  ``instructions``: one entry an instruction, in order of
+    address.  ``path`` says how it was computed.
+    """
+
+    launch: LaunchFacts
+    metrics: dict[str, int]
+    instructions: list[InstructionCounts]
+    occupancy: Occupancy
+    path: str = "full execution"
+    source: dict[str, list[str]] = field(default_factory=dict, repr=False)
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        """What the counters say is worth looking at, worst first."""
+        from gpusim.explain.findings import find
+
+        return [asdict(f) for f in find(self)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as plain JSON data."""
+        return {
+            "schema": SCHEMA,
+            "kind": "launch",
+            "exactness": "exact",
+            "launch": asdict(self.launch),
+            "path": self.path,
+            "metrics": self.metrics,
+            "occupancy": asdict(self.occupancy)
+            | {"blocks": self.occupancy.blocks, "percent": self.occupancy.percent, "limiter": self.occupancy.limiter},
+            "instructions": [asdict(i) for i in self.instructions],
+            "findings": self.findings,
+        }
+
+
+def _kinds(instruction: Instruction, meaning: object) -> set[str]:
+    """The classes of instructions that metrics select by (generic accesses are split by space elsewhere)."""
+    if instruction.opcode in BRANCH_OPCODES:
+        return {"branch"}
+    if not isinstance(meaning, MemoryOp):
+        return set()
+    operation, space = meaning.operation, meaning.space
+    if operation == "async_copy":
+        return {"wavefront_ldgsts"}
+    if operation in ("matrix_load", "matrix_store"):
+        short = "ld" if operation == "matrix_load" else "st"
+        return {f"wavefront_{short}sm", f"conflict_{short}", f"shared_{short}m"}
+    if operation in ("reduce", "atomic"):
+        short = "red" if operation == "reduce" and space == "global" else "atom"
+        kinds = {f"{space}_{short}"}
+        if space == "shared":
+            kinds |= {"wavefront_atom", "conflict_atom"}
+        return kinds
+    short = "ld" if operation == "load" else "st"
+    kinds = {f"{space}_{short}"}
+    if space == "shared":
+        kinds |= {f"wavefront_{short}", f"conflict_{short}"}
+    return kinds
+
+
+def metrics_of(program: Program, tally: Tally, collector: Collector) -> dict[str, int]:
+    """All exact metrics of the table, summed over instructions."""
+    columns: dict[str, Any] = {
+        "executed": tally.executed,
+        "thread_executed": tally.thread_executed,
+        "predicated_on": tally.predicated_on,
+        **collector.fields,
+    }
+    classes = [_kinds(i, m) for i, m in zip(program.instructions, program.meanings, strict=True)]
+    found: dict[str, int] = {}
+    for metric in METRICS:
+        column = columns[metric.field]
+        if not metric.kinds:
+            found[metric.name] = int(column.sum())
+            continue
+        chosen = np.array([bool(c & set(metric.kinds)) for c in classes], bool)
+        total = int(column[chosen].sum())
+        if metric.field != "executed":
+            total += _generic_part(program, collector, metric.field, metric.kinds)
+        found[metric.name] = total
+    return found
+
+
+def _generic_part(program: Program, collector: Collector, field_name: str, kinds: tuple[str, ...]) -> int:
+    """What generic accesses add to the counters of the space they went to."""
+    from dataclasses import replace
+
+    total = 0
+    for index, meaning in enumerate(program.meanings):
+        if not (isinstance(meaning, MemoryOp) and meaning.space == "generic"):
+            continue
+        for space, columns in collector.by_space.items():
+            as_space = replace(meaning, space=space)  # type: ignore[arg-type]
+            if _kinds(program.instructions[index], as_space) & set(kinds):
+                total += int(columns[field_name][index])
+    return total
+
+
+def instruction_counts(program: Program, tally: Tally, collector: Collector) -> list[InstructionCounts]:
+    """The per-instruction table."""
+    fields = collector.fields
+    rows = []
+    for index, instruction in enumerate(program.instructions):
+        meaning = program.meanings[index]
+        memory = meaning if isinstance(meaning, MemoryOp) else None
+        at = instruction.location
+        rows.append(
+            InstructionCounts(
+                address=instruction.address,
+                sass=instruction.text,
+                file=at.file if at else None,
+                line=at.line if at else None,
+                executed=int(tally.executed[index]),
+                thread_executed=int(tally.thread_executed[index]),
+                predicated_on=int(tally.predicated_on[index]),
+                requests=int(fields["requests"][index]),
+                wavefronts=int(fields["wavefronts"][index]),
+                wavefronts_ideal=int(fields["wavefronts_ideal"][index]),
+                conflicts=int(fields["conflicts"][index]),
+                sectors=int(fields["sectors"][index]),
+                sectors_ideal=int(fields["sectors_ideal"][index]),
+                tags=int(fields["tags"][index]),
+                divergent=int(fields["divergent"][index]),
+                space=memory.space if memory else None,
+                operation=memory.operation if memory else None,
+                width=memory.width if memory else None,
+            )
+        )
+    return rows
+
+
+def launch_metrics(facts: LaunchFacts, occupancy: Occupancy) -> dict[str, int]:
+    """The launch__ metrics: shape, resources, and the resident blocks that each resource allows."""
+    return {
+        "launch__grid_size": facts.grid[0] * facts.grid[1] * facts.grid[2],
+        "launch__block_size": facts.block[0] * facts.block[1] * facts.block[2],
+        "launch__thread_count": int(np.prod(facts.grid, dtype=object)) * int(np.prod(facts.block)),
+        "launch__registers_per_thread": facts.registers,
+        "launch__registers_per_thread_allocated": occupancy.registers_allocated,
+        "launch__shared_mem_per_block_static": facts.shared_static,
+        "launch__shared_mem_per_block_dynamic": facts.shared_dynamic,
+        "launch__occupancy_limit_blocks": occupancy.limit_blocks,
+        "launch__occupancy_limit_registers": occupancy.limit_registers,
+        "launch__occupancy_limit_shared_mem": occupancy.limit_shared,
+        "launch__occupancy_limit_warps": occupancy.limit_warps,
+        "launch__occupancy_limit_barriers": occupancy.limit_barriers,
+    }

@@ -1,0 +1,204 @@
+"""Branches, calls, exits, convergence barriers, block barriers."""
+
+from __future__ import annotations
+
+from gpusim.sass.form import ControlOp, Form, Semantics
+from gpusim.sass.operands import Immediate, Named, Predicate, Register
+from gpusim.sass.registry import opcode
+
+
+def _conditions(form: Form) -> tuple[Predicate, ...]:
+    """Predicates that stand before a branch target: all must hold, besides the guard."""
+    conditions: list[Predicate] = []
+    while isinstance(form.peek(), Predicate):
+        operand = form.take()
+        assert isinstance(operand, Predicate)
+        if not (operand.is_constant and not operand.negated):
+            conditions.append(operand)
+    return tuple(conditions)
+
+
+def _barrier_index(form: Form) -> int:
+    operand = form.take()
+    if not (isinstance(operand, Named) and operand.name.startswith("B") and operand.name[1:].isdigit()):
+        raise form.refuse("expected a convergence barrier")
+    return int(operand.name[1:])
+
+
+@opcode("BRA")
+def branch(form: Form) -> Semantics:
+    """Go to the target; .U promises a uniform condition."""
+    form.without_effect("U", "INC", "DEC")
+    conditions = _conditions(form)
+    if form.flag("DIV") or form.flag("CONV"):
+        return _branch_on_convergence(form)
+    target = form.integer()
+    form.finish()
+    return ControlOp("branch", target, conditions)
+
+
+def _branch_on_convergence(form: Form) -> Semantics:
+    """BRA.DIV: taken when lanes of the mask operand are missing from the active ones (a slow path of warp code)."""
+    kind = "DIV" if "DIV" in form.instruction.modifiers else "CONV"
+    if kind == "CONV":
+        raise form.refuse("BRA.CONV")
+    if form.remaining() > 1:
+        form.source("u32")
+    target = form.integer()
+    form.finish()
+    return ControlOp("branch_divergent", target, sources=tuple(form.sources))
+
+
+@opcode("JMP")
+def jump(form: Form) -> Semantics:
+    """Go to an absolute target."""
+    raise form.refuse("absolute jumps")
+
+
+@opcode("BRX")
+def indirect_branch(form: Form) -> Semantics:
+    """Go to (next address + register pair + offset): a switch table."""
+    form.without_effect("U")
+    register = form.take()
+    if not isinstance(register, Register):
+        raise form.refuse("expected a register pair")
+    offset = form.integer()
+    form.finish()
+    from gpusim.sass.form import Source
+
+    plain = Register(register.file, register.index)
+    return ControlOp("indirect", offset, sources=(Source(plain, "u64"),))
+
+
+@opcode("EXIT")
+def exit_thread(form: Form) -> Semantics:
+    """The thread ends."""
+    conditions = _conditions(form)
+    form.finish()
+    return ControlOp("exit", None, conditions)
+
+
+@opcode("BSSY")
+def push_convergence(form: Form) -> Semantics:
+    """The active lanes become the members of a convergence barrier."""
+    form.without_effect("RECONVERGENT", "RELIABLE")
+    barrier = _barrier_index(form)
+    target = form.integer()
+    form.finish()
+    return ControlOp("sync_push", target, barrier=barrier)
+
+
+@opcode("BSYNC")
+def wait_convergence(form: Form) -> Semantics:
+    """Wait until every living member of the barrier is here."""
+    form.without_effect("RECONVERGENT", "RELIABLE")
+    conditions = _conditions(form)
+    barrier = _barrier_index(form)
+    form.finish()
+    return ControlOp("sync", None, conditions, barrier=barrier)
+
+
+@opcode("BREAK")
+def leave_convergence(form: Form) -> Semantics:
+    """The active lanes stop being members of the barrier."""
+    form.without_effect("RELIABLE")
+    conditions = _conditions(form)
+    barrier = _barrier_index(form)
+    form.finish()
+    return ControlOp("sync_break", None, conditions, barrier=barrier)
+
+
+@opcode("BMOV")
+def move_convergence(form: Form) -> Semantics:
+    """Save or restore the members of a convergence barrier (around calls)."""
+    form.without_effect("32", "CLEAR", "PQUAD")
+    first = form.peek()
+    if isinstance(first, Named):
+        barrier = _barrier_index(form)
+        form.source("u32")
+        form.finish()
+        return ControlOp("register_to_barrier", sources=tuple(form.sources), barrier=barrier)
+    form.dest()
+    barrier = _barrier_index(form)
+    form.finish()
+    return ControlOp("barrier_to_register", dests=tuple(form.dests), barrier=barrier)
+
+
+@opcode("WARPSYNC")
+def warp_sync(form: Form) -> Semantics:
+    """Wait until the lanes of the mask are here."""
+    form.without_effect("EXCLUSIVE", "COLLECTIVE")
+    everyone = form.flag("ALL")
+    if not everyone:
+        form.source("u32")
+    if isinstance(form.peek(), Immediate):
+        form.take()
+    form.finish()
+    return ControlOp("warp_sync", sources=tuple(form.sources))
+
+
+@opcode("CALL")
+def call(form: Form) -> Semantics:
+    """Go to a function; the return address was put in a register by an ordinary move."""
+    kind = form.choice("REL", "ABS")
+    form.without_effect("NOINC")
+    conditions = _conditions(form)
+    operand = form.take()
+    if isinstance(operand, Immediate) and isinstance(operand.value, int) and kind == "REL":
+        form.finish()
+        return ControlOp("call", operand.value, conditions)
+    raise form.refuse("a call through a register or to an absolute address")
+
+
+@opcode("RET")
+def return_from_call(form: Form) -> Semantics:
+    """Go to the address in a register pair."""
+    form.choice("REL")
+    form.without_effect("NODEC")
+    register = form.take()
+    if not isinstance(register, Register):
+        raise form.refuse("expected a register pair")
+    offset = form.integer()
+    form.finish()
+    from gpusim.sass.form import Source
+
+    return ControlOp("return", offset, sources=(Source(Register(register.file, register.index), "u32"),))
+
+
+@opcode("BAR")
+def block_barrier(form: Form) -> Semantics:
+    """Wait for all threads of the block (barrier 0), or reduce a predicate over them."""
+    form.without_effect("DEFER_BLOCKING")
+    kind = form.choice("SYNC", "RED")
+    reduction = form.choice("POPC", "AND", "OR") if kind == "RED" else ""
+    number = form.take()
+    if not (isinstance(number, Immediate) and isinstance(number.value, int)):
+        raise form.refuse("a barrier number from a register")
+    if reduction:
+        form.source_predicate()
+    form.finish()
+    return ControlOp(
+        "barrier", sources=tuple(form.sources), barrier=number.value, detail={"reduction": reduction}
+    )
+
+
+@opcode("B2R")
+def barrier_result(form: Form) -> Semantics:
+    """d = result of the last barrier reduction."""
+    form.choice("RESULT")
+    form.dest()
+    if form.dest_predicates(1):
+        pass
+    return form.warp(lambda lanes: lanes.barrier_result(len(form.dests)))
+
+
+@opcode("NOP", "YIELD", "NANOSLEEP", "ENDCOLLECTIVE")
+def nothing(form: Form) -> Semantics:
+    """No change of state (the lanes of a collective section were gathered by the WARPSYNC before it)."""
+    return ControlOp("nothing")
+
+
+@opcode("BPT", "KILL", "RTT")
+def trap(form: Form) -> Semantics:
+    """Stops the kernel (__trap, a failed assertion)."""
+    return ControlOp("trap")

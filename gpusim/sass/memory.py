@@ -1,0 +1,195 @@
+"""Loads, stores, atomics, matrix accesses and asynchronous copies."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from gpusim.sass.form import ControlOp, Dest, Form, MemoryOp, Semantics, Source, ValueType
+from gpusim.sass.operands import Predicate
+from gpusim.sass.registry import opcode
+
+Space = Literal["global", "shared", "local", "generic"]
+
+_SPACES: dict[str, Space] = {
+    "LDG": "global", "STG": "global", "LDS": "shared", "STS": "shared", "LDL": "local", "STL": "local",
+    "LD": "generic", "ST": "generic", "RED": "global", "REDG": "global", "ATOMG": "global", "ATOM": "generic",
+    "ATOMS": "shared",
+}  # fmt: skip
+
+# Cache and ordering hints: the order of accesses here is stricter than any of them asks for, and L1/L2 policy
+# does not change an exact counter (recorded: .CONSTANT, .STRONG.GPU and plain loads count alike).
+_HINTS = (
+    "CONSTANT", "STRONG", "WEAK", "GPU", "SYS", "CTA", "SM", "EF", "EL", "LU", "EU", "NA", "VC", "LTC64B", "LTC128B",
+    "LTC256B", "PRIVATE", "MMIO", "ENL2", "DEFAULT_BYPASS",
+)  # fmt: skip
+
+_WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "32": 4, "64": 8, "128": 16}
+
+
+def _width(form: Form) -> tuple[int, bool]:
+    """(bytes a lane, sign-extended)."""
+    name = form.choice(*_WIDTHS, default="32")
+    return _WIDTHS[name], name[0] == "S"
+
+
+def _space(form: Form) -> tuple[Space, bool]:
+    """(memory space, address registers are 64-bit pairs)."""
+    space = _SPACES[form.instruction.opcode]
+    wide = form.flag("E")
+    if space in ("global", "generic") and not wide:
+        raise form.refuse("a 32-bit address outside shared and local memory")
+    return space, wide
+
+
+@opcode("LDG", "LDS", "LDL", "LD")
+def load(form: Form) -> Semantics:
+    """d = memory[address]."""
+    space, wide = _space(form)
+    form.without_effect(*_HINTS)
+    width, signed = _width(form)
+    form.flag("U") if space == "shared" else None
+    dest = form.dest(max(1, width // 4))
+    address = form.address()
+    form.finish()
+    return MemoryOp(space, "load", width, address, wide, dest=dest, signed=signed)
+
+
+@opcode("STG", "STS", "STL", "ST")
+def store(form: Form) -> Semantics:
+    """memory[address] = a."""
+    space, wide = _space(form)
+    form.without_effect(*_HINTS)
+    width, _ = _width(form)
+    address = form.address()
+    values = form.register_run(max(1, width // 4))
+    form.finish()
+    return MemoryOp(space, "store", width, address, wide, sources=values)
+
+
+_OPERATIONS = ("ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR", "EXCH", "CAST", "CAS")
+
+
+def _atomic_kind(form: Form) -> tuple[str, int, ValueType]:
+    """(operation, bytes a lane, element type)."""
+    if form.flag("POPC"):
+        form.choice("INC")
+        form.without_effect("32")
+        return "popc_inc", 4, "u32"
+    name = form.choice(*_OPERATIONS).lower()
+    if name == "cast":
+        form.choice("SPIN")
+    element: ValueType = "u32"
+    width = 4
+    if form.flag("64"):
+        element, width = "u64", 8
+        if form.flag("S64") or form.flag("S32"):
+            element = "i64"
+    elif form.flag("S32"):
+        element = "i32"
+    elif form.flag("S64"):
+        element, width = "i64", 8
+    elif form.flag("F32"):
+        element = "f32"
+        form.without_effect("RN")
+        if not form.flag("FTZ") and name == "add":
+            raise form.refuse("a float atomic without .FTZ")
+    elif form.flag("F64"):
+        form.without_effect("RN")
+        element, width = "f64", 8
+    form.without_effect("U32")
+    return name, width, element
+
+
+@opcode("RED", "REDG")
+def reduction(form: Form) -> Semantics:
+    """memory[address] = operation(memory[address], a), nothing returned."""
+    _, wide = _space(form)
+    form.without_effect(*_HINTS)
+    name, width, element = _atomic_kind(form)
+    address = form.address()
+    values = form.register_run(width // 4)
+    form.finish()
+    return MemoryOp("global", "reduce", width, address, wide, sources=values, atomic=name, element=element)
+
+
+@opcode("ATOMG", "ATOM", "ATOMS")
+def atomic(form: Form) -> Semantics:
+    """d = memory[address], then memory[address] = operation(d, a); compare-and-swap takes two values.
+
+    ATOMS.CAST.SPIN stores when the compared value is still there and returns 1 for the lane that stored.
+    """
+    space = _SPACES[form.instruction.opcode]
+    wide = space != "shared"
+    if wide:
+        _space(form)
+    form.without_effect(*_HINTS)
+    name, width, element = _atomic_kind(form)
+    success: Dest | None = None
+    if isinstance(form.peek(), Predicate):
+        success = form.dest_predicate()
+        if not success.is_sink:
+            raise form.refuse("the predicate result of an atomic")
+    words = width // 4
+    dest = form.dest(words)
+    address = form.address()
+    values: tuple[Source, ...] = ()
+    if name != "popc_inc":
+        values = form.register_run(words)
+    if name in ("cas", "cast"):
+        values += form.register_run(words)
+    form.finish()
+    return MemoryOp(space, "atomic", width, address, wide, sources=values, dest=dest, atomic=name, element=element)
+
+
+def _matrices(form: Form) -> tuple[int, bool]:
+    form.choice("16")
+    transposed = form.choice("M88", "MT88") == "MT88"
+    return int(form.choice("4", "2", default="1")), transposed
+
+
+@opcode("LDSM")
+def matrix_load(form: Form) -> Semantics:
+    """ldmatrix: 8x8 matrices of 16-bit elements, rows given by the addresses of eight lanes each."""
+    count, transposed = _matrices(form)
+    dest = form.dest(count)
+    address = form.address()
+    form.finish()
+    return MemoryOp(
+        "shared", "matrix_load", 16, address, False, dest=dest, matrices=count, transposed=transposed
+    )
+
+
+@opcode("STSM")
+def matrix_store(form: Form) -> Semantics:
+    """stmatrix: the reverse of LDSM."""
+    count, transposed = _matrices(form)
+    address = form.address()
+    values = form.register_run(count)
+    form.finish()
+    return MemoryOp(
+        "shared", "matrix_store", 16, address, False, sources=values, matrices=count, transposed=transposed
+    )
+
+
+@opcode("LDGSTS")
+def asynchronous_copy(form: Form) -> Semantics:
+    """cp.async: copy from global to shared memory (done at once here; waiting for it changes nothing)."""
+    if not form.flag("E"):
+        raise form.refuse("a 32-bit global address")
+    bypass = form.flag("BYPASS")
+    form.without_effect(*_HINTS)
+    width, _ = _width(form)
+    if width < 4:
+        raise form.refuse("a copy of less than four bytes")
+    target = form.address()
+    origin = form.address()
+    form.finish()
+    return MemoryOp("shared", "async_copy", width, target, False, source_address=origin, bypass=bypass)
+
+
+@opcode("LDGDEPBAR", "DEPBAR", "CCTL", "CCTLL", "MEMBAR", "ERRBAR", "FENCE", "UCGABAR_WAIT", "UCGABAR_ARV")
+def ordering(form: Form) -> Semantics:
+    """Fences and waits: accesses are complete when the next instruction starts, so nothing is left to do."""
+    if form.instruction.opcode.startswith("UCGABAR"):
+        raise form.refuse("cluster barriers")
+    return ControlOp("nothing")

@@ -1,0 +1,186 @@
+"""Number rules as named helpers: 64-bit pairs, shifts, rounding, fused multiply-add, flush to zero, NaN.
+
+All take and return NumPy arrays of any shape that broadcasts; nothing here knows of registers or threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+u32, i32, f32 = np.uint32, np.int32, np.float32
+u64, i64, f64 = np.uint64, np.int64, np.float64
+Array = np.ndarray[Any, Any]
+
+SIGN32 = u32(0x80000000)
+CANONICAL_NAN = u32(0x7FFFFFFF)
+ONE64 = u64(1)
+MASK32 = u64(0xFFFFFFFF)
+SMALLEST_NORMAL32 = f32(2.0**-126)
+
+
+def pair(low: Array, high: Array) -> Array:
+    """The 64-bit value of a register pair."""
+    return low.astype(u64) | (high.astype(u64) << u64(32))
+
+
+def low_word(value: Array) -> Array:
+    return value.astype(u32)
+
+
+def high_word(value: Array) -> Array:
+    return (value >> u64(32)).astype(u32)
+
+
+def select(mask: Array, yes: Array, no: Array) -> Array:
+    """np.where that keeps the smaller shape when the mask is one value."""
+    if mask.size == 1:
+        return yes if mask.item() else no
+    return np.where(mask, yes, no)
+
+
+def shift_left(value: Array, amount: Array) -> Array:
+    """32-bit left shift; amounts over 31 give 0."""
+    wide = value.astype(u64) << np.minimum(amount, u32(32)).astype(u64)
+    return wide.astype(u32)
+
+
+def canonical(result: Array) -> Array:
+    """Bits of a float32 result with every NaN made the hardware's one NaN (0x7fffffff)."""
+    bits = result.view(u32)
+    nan = result != result
+    if nan.any():
+        bits = np.where(nan, CANONICAL_NAN, bits)
+    return bits
+
+
+def flush(value: Array) -> Array:
+    """Subnormal float32 values become zero of the same sign (.FTZ)."""
+    tiny = np.abs(value) < SMALLEST_NORMAL32
+    if not tiny.any():
+        return value
+    return np.where(tiny, np.copysign(f32(0), value), value)
+
+
+def saturate(value: Array) -> Array:
+    """Clamp float32 to [0, 1]; NaN becomes 0 (.SAT)."""
+    return np.where(value > 0, np.minimum(value, f32(1)), f32(0)).astype(f32)
+
+
+def _to_odd(total: Array, error: Array) -> Array:
+    """Round-to-odd of the exact sum ``total + error`` (both float64, |error| at most half an ulp of total)."""
+    bits = total.view(i64)
+    inexact = (error != 0) & ((bits & 1) == 0) & np.isfinite(total)
+    # step one ulp towards the error's side; the magnitude grows when signs agree
+    grows = (error > 0) == (total > 0)
+    return np.where(inexact, bits + np.where(grows, 1, -1), bits).view(f64)
+
+
+def round_f64_to_f32(value: Array, mode: str) -> Array:
+    """float64 to float32 under a rounding mode: RN, RZ, RM (down), RP (up)."""
+    nearest = value.astype(f32)
+    if mode == "RN":
+        return nearest
+    back = nearest.astype(f64)
+    finite = np.isfinite(value)
+    if mode == "RM":
+        step, target = back > value, f32(-np.inf)
+    elif mode == "RP":
+        step, target = back < value, f32(np.inf)
+    else:
+        step, target = np.abs(back) > np.abs(value), f32(0)
+    return np.where(step & finite, np.nextafter(nearest, target), nearest).astype(f32)
+
+
+def fma32(a: Array, b: Array, c: Array, mode: str = "RN") -> Array:
+    """float32 a*b+c with a single rounding.
+
+    The product of two float32 is exact in float64; the sum is rounded to odd before the last rounding, where that
+    can matter (a tie of the float32 result, a subnormal result, a directed mode).
+    """
+    product = a.astype(f64) * b.astype(f64)
+    wide_c = c.astype(f64)
+    total = product + wide_c
+    if mode == "RN":
+        bits = total.view(u64)
+        doubtful = ((bits & u64(0x1FFFFFFF)) == u64(0x10000000)) | (np.abs(total) < 2.0**-125)
+        if not doubtful.any():
+            return total.astype(f32)
+    # exact error of the sum (Knuth's two-sum; infinities and NaN have no error)
+    virtual = total - product
+    error = (product - (total - virtual)) + (wide_c - virtual)
+    error = np.where(np.isfinite(error), error, 0.0)
+    return round_f64_to_f32(_to_odd(total, error), mode)
+
+
+def add32(a: Array, b: Array, mode: str = "RN") -> Array:
+    """float32 sum under a rounding mode."""
+    if mode == "RN":
+        return a + b
+    wide_a, wide_b = a.astype(f64), b.astype(f64)
+    total = wide_a + wide_b
+    virtual = total - wide_a
+    error = (wide_a - (total - virtual)) + (wide_b - virtual)
+    error = np.where(np.isfinite(error), error, 0.0)
+    return round_f64_to_f32(_to_odd(total, error), mode)
+
+
+def mul32(a: Array, b: Array, mode: str = "RN") -> Array:
+    """float32 product under a rounding mode (exact in float64, then rounded once)."""
+    if mode == "RN":
+        return a * b
+    return round_f64_to_f32(a.astype(f64) * b.astype(f64), mode)
+
+
+def canonical64(result: Array) -> Array:
+    """Bits of a float64 result with every NaN made 0x7ff8000000000000 or as propagated by the hardware's rule."""
+    bits = result.view(u64)
+    nan = result != result
+    if nan.any():
+        bits = np.where(nan, u64(0xFFF8000000000000), bits)
+    return bits
+
+
+def logic3(a: Array, b: Array, c: Array, table: int) -> Array:
+    """Bitwise function of three words by truth table (a = 0xF0, b = 0xCC, c = 0xAA)."""
+    known = _LOGIC.get(table)
+    if known is not None:
+        return known(a, b, c)
+    result: Array | None = None
+    for index in range(8):
+        if table >> index & 1:
+            term = (a if index & 4 else ~a) & (b if index & 2 else ~b) & (c if index & 1 else ~c)
+            result = term if result is None else result | term
+    return np.zeros((1, 1), u32) if result is None else result
+
+
+_LOGIC: dict[int, Any] = {
+    0xC0: lambda a, b, c: a & b,
+    0xFC: lambda a, b, c: a | b,
+    0x3C: lambda a, b, c: a ^ b,
+    0x33: lambda a, b, c: ~b,
+    0x0F: lambda a, b, c: ~a,
+    0xF0: lambda a, b, c: a,
+    0xCC: lambda a, b, c: b,
+    0xAA: lambda a, b, c: c,
+    0x30: lambda a, b, c: a & ~b,
+    0xF8: lambda a, b, c: a | (b & c),
+    0xFE: lambda a, b, c: a | b | c,
+    0x80: lambda a, b, c: a & b & c,
+    0x96: lambda a, b, c: a ^ b ^ c,
+    0xEA: lambda a, b, c: (a & b) | c,
+    0xE2: lambda a, b, c: (a & b) | (c & ~b),
+    0xCA: lambda a, b, c: (a & b) | (~a & c),
+    0x78: lambda a, b, c: a ^ (b & c),
+    0x6A: lambda a, b, c: (a & b) ^ c,
+}
+
+
+def logic3_bool(a: Array, b: Array, c: Array, table: int) -> Array:
+    """The same for predicates."""
+    result: Array = np.zeros((1, 1), bool)
+    for index in range(8):
+        if table >> index & 1:
+            result = result | ((a if index & 4 else ~a) & (b if index & 2 else ~b) & (c if index & 1 else ~c))
+    return result
