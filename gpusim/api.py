@@ -13,6 +13,7 @@ from gpusim.arguments import place
 from gpusim.counters.collect import Collector
 from gpusim.errors import CompileError, InputError, UsageError
 from gpusim.machine import DeviceMemory, Engine, Listener, compile_program
+from gpusim.machine.engine import chunk_size
 from gpusim.machine.limits import check_shape, limits_of, occupancy, triple
 from gpusim.machine.memory import DEFAULT_BASE, GUARD_BYTES
 from gpusim.result import LaunchFacts, Result, instruction_counts, launch_metrics, metrics_of
@@ -170,6 +171,7 @@ class Kernel:
             shared_start=function.shared_reserved,
             local_bytes=local_bytes,
             listeners=(collector := Collector(self.program), *listeners),
+            chunk_threads=chunk_size(function.registers),
         )
         tally = engine.run(progress)
         if write_back:

@@ -14,6 +14,9 @@ from gpusim.sass.program import Program
 
 Array = np.ndarray[Any, Any]
 
+LINE_BYTES = 128
+ALL_LANES: Array = np.ones((1, 1), bool)
+
 FIELDS = (
     "requests", "sectors", "sectors_ideal", "tags", "wavefronts", "wavefronts_ideal", "conflicts", "uniform",
     "divergent", "branch_targets",
@@ -115,34 +118,49 @@ class Collector:
         self._cache: dict[tuple[Any, ...], Counted] = {}
 
     def access(self, event: Access) -> None:
-        addresses, mask, repeat = event.rows()
-        counted, times = self._counted(event, addresses, mask)
+        counted, times = self._counted(event)
         fields, index = self.fields, event.index
-        space = self.by_space.setdefault(event.space, {name: np.zeros_like(fields["requests"]) for name in FIELDS})
+        space = self.by_space.get(event.space)
+        if space is None:
+            space = self.by_space[event.space] = {name: np.zeros_like(fields["requests"]) for name in FIELDS}
         # the global side of an asynchronous copy counts tags, but no sectors of a load (H200 recording)
         quiet = event.op.operation == "async_copy" and event.space == "global"
         for name in ("requests", "sectors", "sectors_ideal", "tags", "wavefronts", "wavefronts_ideal", "conflicts"):
             if quiet and name == "requests":
                 continue
-            amount = getattr(counted, name) * times * repeat
+            amount = getattr(counted, name) * times
             if amount:
                 fields[name][index] += amount
                 space[name][index] += amount
 
-    def _counted(self, event: Access, addresses: Array, mask: Array) -> tuple[Counted, int]:
-        """Counters of the rows and how often to take them: warps that repeat a pattern are counted once."""
-        warps = event.threads // 32
-        rows = addresses.shape[0]
-        if rows > warps:
-            # blocks whose warps access the same offsets modulo a line count alike
-            line = -128 if event.space != "shared" else ~127
-            shaped = addresses.reshape(-1, event.threads)
-            masks = mask.reshape(-1, event.threads)
-            relative = shaped - (shaped[:, :1] & line)
-            if bool((relative == relative[:1]).all()) and bool((masks == masks[:1]).all()):
-                counted = self._once(event, relative[0].reshape(-1, 32), masks[0].reshape(-1, 32))
-                return counted, shaped.shape[0]
-        return self._once(event, addresses, mask), 1
+    def _counted(self, event: Access) -> tuple[Counted, int]:
+        """Counters of the event's warps and how often to take them: blocks that repeat a pattern are counted once."""
+        mask = ALL_LANES if event.mask is None else event.mask
+        addresses = event.addresses
+        rows = max(addresses.shape[0], mask.shape[0])
+        if rows > 1 and (mask.shape[0] == 1 or bool((mask == mask[:1]).all())):
+            pattern = self._repeated(np.broadcast_to(addresses, (rows, event.threads)), mask[:1], event.threads)
+            if pattern is not None:
+                return self._once(event, *pattern), event.blocks
+        addresses = np.broadcast_to(addresses, (rows, event.threads)).reshape(-1, 32)
+        masks = np.broadcast_to(mask, (rows, event.threads)).reshape(-1, 32)
+        if event.mask is not None and rows > 1:
+            issued = masks.any(axis=1)
+            addresses, masks = addresses[issued], masks[issued]
+        return self._once(event, addresses, masks), event.blocks // rows
+
+    @staticmethod
+    def _repeated(addresses: Array, mask: Array, threads: int) -> tuple[Array, Array] | None:
+        """The rows (warps, 32) of one block, when all blocks access the same offsets modulo a 128-byte line."""
+        lanes = np.broadcast_to(mask, (1, threads))[0]
+        first = int(lanes.argmax())
+        taking = addresses if lanes.all() else addresses[:, lanes]
+        relative = taking - (addresses[:, first : first + 1] & -LINE_BYTES)
+        if not bool((relative == relative[:1]).all()):
+            return None
+        row = np.zeros(threads, np.int64)
+        row[lanes] = relative[0]
+        return row.reshape(-1, 32), lanes.reshape(-1, 32)
 
     def _once(self, event: Access, addresses: Array, mask: Array) -> Counted:
         if addresses.shape[0] > 64:

@@ -36,12 +36,14 @@ METRICS: tuple[Metric, ...] = (
         f"{_SASS}thread_inst_executed_pred_on", "predicated_on", what="thread instructions whose guard held"
     ),
     *(
-        _metric(f"{_SASS}inst_executed_op_{kind}", "executed", kind, what=f"warp instructions of kind {kind}")
+        # recorded: a warp whose lanes are all predicated off is not counted here
+        _metric(f"{_SASS}inst_executed_op_{kind}", "requests", kind, what=f"warp accesses of kind {kind}")
         for kind in (
             "shared_ld", "shared_st", "shared_atom", "global_ld", "global_st", "global_red", "global_atom", "local_ld",
-            "local_st", "branch",
+            "local_st",
         )
     ),
+    _metric(f"{_SASS}inst_executed_op_branch", "branch_targets", what="branches executed by warps"),
     *(
         _metric(f"{_WAVES}{op}", "wavefronts", f"wavefront_{op}", what="passes through the shared-memory banks")
         for op in ("ld", "st", "atom", "ldsm", "stsm", "ldgsts")

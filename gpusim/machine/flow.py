@@ -152,7 +152,8 @@ class Flow:
         fallen = active & ~taken
         if not fallen.any():
             return self.go(target), chunk.warp_count, 0, 0
-        taken = chunk.wide(taken)
+        taken = shrink_rows(chunk.wide(taken))
+        fallen = active & ~taken
         self._separate(address)
         taken_warps, fallen_warps = chunk.warp_any(taken), chunk.warp_any(fallen)
         mixed = taken_warps & fallen_warps

@@ -1,0 +1,201 @@
+"""Record what Nsight Compute counts for a plan of launches: ``python runner/record.py PLAN OUT.json.gz``.
+
+Runs on a machine with a GPU, CuPy and Nsight Compute (``ncu``), with only the standard library and NumPy besides; see
+:mod:`gpusim.runner.replay` for the plan.  Two passes are made: one plain, for digests of the results, one under
+``ncu`` with the counters of ``METRICS`` for every launch and the per-instruction table of its SourceCounters section.
+The clocks and caches of the GPU are left alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import datetime
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+_SASS = "smsp__sass_"
+_WAVES = f"{_SASS}l1tex_data_pipe_lsu_wavefronts_mem_shared_op_"
+_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_"
+_SECTORS = f"{_SASS}l1tex_t_sectors_pipe_lsu_mem_"
+_REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_"
+
+METRICS = [
+    f"{_SASS}inst_executed.sum",
+    f"{_SASS}thread_inst_executed.sum",
+    f"{_SASS}thread_inst_executed_pred_on.sum",
+    *(
+        f"{_SASS}inst_executed_op_{kind}.sum"
+        for kind in (
+            "shared_ld", "shared_st", "shared_atom", "global_ld", "global_st", "global_red", "global_atom", "local_ld",
+            "local_st", "branch",
+        )
+    ),
+    *(f"{_WAVES}{op}.sum" for op in ("ld", "st", "atom", "ldsm", "stsm", "ldgsts")),
+    *(f"{_CONFLICTS}{op}.sum" for op in ("ld", "st", "atom", "ldgsts")),
+    *(f"{_SECTORS}{op}.sum" for op in (
+        "global_op_ld", "global_op_st", "global_op_red", "global_op_atom", "global_op_ldgsts", "local_op_ld",
+        "local_op_st",
+    )),
+    f"{_SASS}l1tex_tags_mem_global.sum",
+    *(f"{_REQUESTS}{op}.sum" for op in ("ld", "st", "red", "atom")),
+    f"{_SASS}branch_targets.sum",
+    f"{_SASS}branch_targets_threads_uniform.sum",
+    f"{_SASS}branch_targets_threads_divergent.sum",
+]  # fmt: skip
+
+# per-instruction columns of the source page: header in the CSV -> short name in the recording
+COLUMNS = {
+    "Instructions Executed": "executed",
+    "Thread Instructions Executed": "thread_executed",
+    "Predicated-On Thread Instructions Executed": "predicated_on",
+    "Divergent Branches": "divergent",
+    "L1 Tag Requests Global": "tags",
+    "L1 Wavefronts Shared": "wavefronts",
+    "L1 Wavefronts Shared Ideal": "wavefronts_ideal",
+    "L2 Theoretical Sectors Global": "sectors",
+    "L2 Theoretical Sectors Global Ideal": "sectors_ideal",
+    "L2 Theoretical Sectors Local": "sectors_local",
+}
+# asked for by name, since not every version's section shows them
+SOURCE_METRICS = [
+    "inst_executed", "thread_inst_executed", "thread_inst_executed_true", "memory_l1_wavefronts_shared",
+    "memory_l1_wavefronts_shared_ideal", "memory_l2_theoretical_sectors_local", "smsp__branch_targets_threads_divergent",
+]  # fmt: skip
+
+
+def number(text: str) -> int:
+    """An integer cell of ncu's CSV; empty and "-" cells are 0."""
+    text = text.replace(",", "")
+    return 0 if text in ("", "-", "n/a") else int(float(text))
+
+
+def quoted(text: str) -> Iterable[str]:
+    """The CSV lines among ncu's messages."""
+    return (line for line in text.splitlines() if line.startswith('"'))
+
+
+def parse_raw(text: str) -> list[dict[str, Any]]:
+    """The raw page: one dict a launch, with the metrics asked for and all launch__ ones."""
+    rows = list(csv.DictReader(io.StringIO("\n".join(quoted(text)))))
+    launches = []
+    for row in rows[1:]:  # the first row holds units
+        metrics: dict[str, Any] = {}
+        for name, value in row.items():
+            if name in METRICS:
+                metrics[name] = number(value)
+            elif name.startswith("launch__"):
+                metrics[name] = value
+        launches.append({"kernel": row["Kernel Name"], "metrics": metrics})
+    return launches
+
+
+def parse_source(text: str) -> list[dict[str, Any]]:
+    """The source page: one table a launch (ncu prints each launch's table once or twice, back to back)."""
+    tables: list[dict[str, Any]] = []
+    header: list[str] = []
+    for row in csv.reader(quoted(text)):
+        if row[0] == "Kernel Name":
+            tables.append({"kernel": row[1], "rows": []})
+        elif row[0] == "Address":
+            header = row
+        elif tables and header:
+            tables[-1]["rows"].append(dict(zip(header, row, strict=False)))
+    return tables
+
+
+def columns_of(table: dict[str, Any]) -> dict[str, list[int]]:
+    """The table's known columns as lists by instruction; columns of zeros are left out."""
+    found = {}
+    for title, short in COLUMNS.items():
+        values = [number(row.get(title, "")) for row in table["rows"]]
+        if any(values):
+            found[short] = values
+    return found
+
+
+def next_table(waiting: list[dict[str, Any]], launch: dict[str, Any]) -> dict[str, Any]:
+    """Take tables from the front until one is this launch's: same kernel, and its sum is the launch's total."""
+    total = launch["metrics"][f"{_SASS}inst_executed.sum"]
+    while waiting:
+        table = waiting.pop(0)
+        executed = sum(number(row.get("Instructions Executed", "")) for row in table["rows"])
+        if table["kernel"].split("(")[0] == launch["kernel"].split("(")[0] and executed == total:
+            return table
+    raise SystemExit(f"no instruction table for {launch['kernel']}")
+
+
+def run(command: list[str], **more: Any) -> str:
+    """Run a command and return what it printed; its error output is shown when it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, **more)
+    if done.returncode:
+        sys.stderr.write(done.stdout[-2000:] + done.stderr[-2000:])
+        raise SystemExit(f"{command[0]} failed with exit code {done.returncode}")
+    return done.stdout
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Record the plan."""
+    parser = argparse.ArgumentParser(description="Record Nsight Compute's counters of a plan of launches.")
+    parser.add_argument("plan", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--no-source", action="store_true", help="totals only")
+    parser.add_argument("--launch-only", action="store_true", help="launch__ metrics only")
+    options = parser.parse_args(arguments)
+    replay = [sys.executable, str(Path(__file__).with_name("replay.py")), str(options.plan)]
+    plan = json.loads(options.plan.read_text())
+    with tempfile.TemporaryDirectory() as scratch:
+        results = Path(scratch) / "results.json"
+        run([*replay, "--results", str(results)])
+        report = str(Path(scratch) / "report")
+        base = ["ncu", "--clock-control", "none", "--cache-control", "none"]
+        wanted = ["--section", "LaunchStats", "--section", "Occupancy"]
+        if not options.launch_only:
+            names = METRICS + ([] if options.no_source else SOURCE_METRICS)
+            wanted += ["--metrics", ",".join(names)]
+            if not options.no_source:
+                wanted += ["--section", "SourceCounters"]
+        run([*base, *wanted, "-f", "-o", report, *replay])
+        printing = ["ncu", "--import", f"{report}.ncu-rep", "--csv", "--print-units", "base"]
+        launches = parse_raw(run([*printing, "--page", "raw"]))
+        tables: list[dict[str, Any]] = []
+        if not options.no_source and not options.launch_only:
+            tables = parse_source(run([*printing, "--page", "source"]))
+        digests = json.loads(results.read_text())
+    if len(launches) != len(plan["launches"]):
+        raise SystemExit(f"{len(launches)} launches recorded, {len(plan['launches'])} planned")
+    recorded = []
+    waiting = list(tables)
+    for launch, planned in zip(launches, plan["launches"], strict=True):
+        entry = {"id": planned["id"], "metrics": launch["metrics"], "results": digests.get(planned["id"], {})}
+        if tables:
+            table = next_table(waiting, launch)
+            entry["instructions"] = columns_of(table)
+            entry["count"] = len(table["rows"])
+        recorded.append(entry)
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    device, driver = run(query).splitlines()[0].split(", ")
+    header = {
+        "device": device,
+        "driver": driver,
+        "ncu": run(["ncu", "--version"]).strip().splitlines()[-1],
+        "date": datetime.date.today().isoformat(),
+        "command": "ncu --clock-control none --cache-control none " + " ".join(wanted[:4]) + " --metrics ...",
+    }
+    temporary = f"{options.out}.part"
+    with gzip.open(temporary, "wt") as stream:
+        json.dump({"header": header, "plan": plan, "launches": recorded}, stream)
+    os.replace(temporary, options.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
