@@ -12,11 +12,12 @@ from typing import Any
 from gpusim.arguments import place
 from gpusim.counters.collect import Collector
 from gpusim.errors import CompileError, InputError, UsageError
+from gpusim.explain.patterns import PatternSampler
 from gpusim.machine import DeviceMemory, Engine, Listener, compile_program
 from gpusim.machine.engine import chunk_size
 from gpusim.machine.limits import check_shape, limits_of, occupancy, triple
 from gpusim.machine.memory import DEFAULT_BASE, GUARD_BYTES
-from gpusim.result import LaunchFacts, Result, instruction_counts, launch_metrics, metrics_of
+from gpusim.result import Finished, LaunchFacts, Result, build_result
 from gpusim.sass import Program
 from gpusim.sass.instruction import Location, decode
 from gpusim.toolchain import (
@@ -113,6 +114,7 @@ class Kernel:
             toolkit=cubin.toolkit,
             cubin_sha256=cubin.sha256,
             code_sha256=function.code_sha256,
+            nvrtc_version=self.module.nvrtc_version,
         )
 
     def _check(self, grid: Any, block: Any, shared_bytes: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
@@ -170,40 +172,18 @@ class Kernel:
             shared_bytes=-(-(static_end + int(shared_bytes)) // 16) * 16,
             shared_start=function.shared_reserved,
             local_bytes=local_bytes,
-            listeners=(collector := Collector(self.program), *listeners),
+            listeners=(collector := Collector(self.program), sampler := PatternSampler(self.program), *listeners),
             chunk_threads=chunk_size(function.registers),
         )
+        _tell(listeners, "started")
         tally = engine.run(progress)
         if write_back:
             bound.write_back(memory)
             module.keep_variables(memory, variables)
-        return self._result(shape, threads, int(shared_bytes), tally, collector)
-
-    def _result(
-        self,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared_bytes: int,
-        tally: Any,
-        collector: Collector,
-    ) -> Result:
-        facts = self.facts(grid, block, shared_bytes)
-        threads = block[0] * block[1] * block[2]
-        fits = occupancy(
-            self.module.cubin.arch,
-            threads,
-            facts.registers,
-            facts.shared_static + shared_bytes,
-            max(1, self.function.barriers),
-        )
-        metrics = metrics_of(self.program, tally, collector) | launch_metrics(facts, fits)
-        return Result(
-            facts,
-            metrics,
-            instruction_counts(self.program, tally, collector),
-            fits,
-            source=self.module.source_lines(),
-        )
+        facts = self.facts(shape, threads, int(shared_bytes))
+        done = Finished(facts, self.program, tally, function.barriers, source=module.source_lines())
+        _tell(listeners, "finished", done)
+        return build_result(done, collector, sampler)
 
     def _local_bytes(self) -> int:
         stack = self.function.local_bytes or self.function.frame_bytes or 0
@@ -346,6 +326,14 @@ class Module(Mapping[str, Kernel]):
                 except OSError:
                     continue
         return found
+
+
+def _tell(listeners: Sequence[Listener], what: str, *about: Any) -> None:
+    """Call the method ``what`` of the listeners that have it: ``started()`` and ``finished(Finished)`` are optional."""
+    for listener in listeners:
+        method = getattr(listener, what, None)
+        if method is not None:
+            method(*about)
 
 
 def _squeeze(name: str) -> str:

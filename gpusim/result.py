@@ -9,8 +9,9 @@ import numpy as np
 
 from gpusim.counters.collect import BRANCH_OPCODES, Collector
 from gpusim.counters.metrics import METRICS
+from gpusim.explain.patterns import Pattern, PatternSampler
 from gpusim.machine.engine import Tally
-from gpusim.machine.limits import Occupancy
+from gpusim.machine.limits import Occupancy, occupancy
 from gpusim.sass.form import MemoryOp
 from gpusim.sass.instruction import Instruction
 from gpusim.sass.program import Program
@@ -64,6 +65,30 @@ class LaunchFacts:
     toolkit: str | None
     cubin_sha256: str
     code_sha256: str
+    nvrtc_version: str | None = None  # None: the machine code was made elsewhere
+
+
+@dataclass
+class Finished:
+    """What a launch leaves behind once it has run, besides its counters: all that a Result needs of the program.
+
+    ``barriers``: block barriers that the kernel uses.  A listener with a method ``finished`` is given this.
+    """
+
+    launch: LaunchFacts
+    program: Program
+    tally: Tally
+    barriers: int
+    path: str = "full execution"
+    source: dict[str, list[str]] = field(default_factory=dict, repr=False)
+
+    @property
+    def occupancy(self) -> Occupancy:
+        """Theoretical occupancy of the launch."""
+        facts = self.launch
+        threads = facts.block[0] * facts.block[1] * facts.block[2]
+        shared = facts.shared_static + facts.shared_dynamic
+        return occupancy(int(facts.arch.removeprefix("sm_")), threads, facts.registers, shared, max(1, self.barriers))
 
 
 @dataclass
@@ -71,7 +96,8 @@ class Result:
     """Counters of one launch.
 
     ``metrics``: exact integers by Nsight Compute's names.  ``instructions``: one entry an instruction, in order of
-    address.  ``path`` says how it was computed.
+    address.  ``path`` says how it was computed.  ``patterns``: the addresses of the first warp that accessed memory
+    with an instruction, by the instruction's address.  ``caveats``: sentences on counts that are not certain, if any.
     """
 
     launch: LaunchFacts
@@ -80,6 +106,8 @@ class Result:
     occupancy: Occupancy
     path: str = "full execution"
     source: dict[str, list[str]] = field(default_factory=dict, repr=False)
+    patterns: dict[int, Pattern] = field(default_factory=dict, repr=False)
+    caveats: list[str] = field(default_factory=list)
 
     @property
     def findings(self) -> list[dict[str, Any]]:
@@ -101,7 +129,23 @@ class Result:
             | {"blocks": self.occupancy.blocks, "percent": self.occupancy.percent, "limiter": self.occupancy.limiter},
             "instructions": [asdict(i) for i in self.instructions],
             "findings": self.findings,
+            "caveats": self.caveats,
         }
+
+
+def build_result(done: Finished, collector: Collector, sampler: PatternSampler) -> Result:
+    """The Result of a launch from what it left behind and what its listeners counted."""
+    fits = done.occupancy
+    return Result(
+        done.launch,
+        metrics_of(done.program, done.tally, collector) | launch_metrics(done.launch, fits),
+        instruction_counts(done.program, done.tally, collector),
+        fits,
+        path=done.path,
+        source=done.source,
+        patterns=sampler.patterns,
+        caveats=sorted(collector.caveats),
+    )
 
 
 def _kinds(instruction: Instruction, meaning: object) -> set[str]:
@@ -112,10 +156,10 @@ def _kinds(instruction: Instruction, meaning: object) -> set[str]:
         return set()
     operation, space = meaning.operation, meaning.space
     if operation == "async_copy":
-        return {"wavefront_ldgsts"}
+        return {"wavefront_ldgsts", "conflict_ldgsts", "global_ldgsts"}
     if operation in ("matrix_load", "matrix_store"):
         short = "ld" if operation == "matrix_load" else "st"
-        return {f"wavefront_{short}sm", f"conflict_{short}", f"shared_{short}m"}
+        return {f"wavefront_{short}sm", f"conflict_{short}", f"conflict_{short}sm", f"shared_{short}m"}
     if operation in ("reduce", "atomic"):
         short = "red" if operation == "reduce" and space == "global" else "atom"
         kinds = {f"{space}_{short}"}

@@ -3,18 +3,21 @@
 Runs on a machine with a GPU, CuPy and Nsight Compute (``ncu``), with only the standard library and NumPy besides; see
 :mod:`gpusim.runner.replay` for the plan.  Two passes are made: one plain, for digests of the results, one under
 ``ncu`` with the counters of ``METRICS`` for every launch and the per-instruction table of its SourceCounters section.
+The recording holds the plan, the cubins (base64) and the answers, so that it can be checked without a GPU.
 The clocks and caches of the GPU are left alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import csv
 import datetime
 import gzip
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -123,14 +126,25 @@ def columns_of(table: dict[str, Any]) -> dict[str, list[int]]:
 
 
 def next_table(waiting: list[dict[str, Any]], launch: dict[str, Any]) -> dict[str, Any]:
-    """Take tables from the front until one is this launch's: same kernel, and its sum is the launch's total."""
-    total = launch["metrics"][f"{_SASS}inst_executed.sum"]
+    """Take tables from the front until one is this launch's: same kernel, and its sums are the launch's totals."""
+    wanted = [
+        launch["metrics"][f"{_SASS}{name}.sum"]
+        for name in ("inst_executed", "thread_inst_executed", "thread_inst_executed_pred_on")
+    ]
+    titles = list(COLUMNS)[:3]
+    passed = []
     while waiting:
         table = waiting.pop(0)
-        executed = sum(number(row.get("Instructions Executed", "")) for row in table["rows"])
-        if table["kernel"].split("(")[0] == launch["kernel"].split("(")[0] and executed == total:
+        sums = [sum(number(row.get(title, "")) for row in table["rows"]) for title in titles]
+        if base_name(table["kernel"]) == base_name(launch["kernel"]) and sums == wanted:
             return table
-    raise SystemExit(f"no instruction table for {launch['kernel']}")
+        passed.append((table["kernel"], sums))
+    raise SystemExit(f"no instruction table for {launch['kernel']} with {wanted} instructions; seen: {passed[:20]}")
+
+
+def base_name(kernel: str) -> str:
+    """The name without return type, template arguments and parameters."""
+    return re.sub(r"[<(].*", "", kernel).split()[-1]
 
 
 def run(command: list[str], **more: Any) -> str:
@@ -149,6 +163,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--no-source", action="store_true", help="totals only")
     parser.add_argument("--launch-only", action="store_true", help="launch__ metrics only")
+    parser.add_argument("--keep-page", type=Path, help="also keep ncu's source page as it is (gzip)")
     options = parser.parse_args(arguments)
     replay = [sys.executable, str(Path(__file__).with_name("replay.py")), str(options.plan)]
     plan = json.loads(options.plan.read_text())
@@ -168,7 +183,10 @@ def main(arguments: list[str] | None = None) -> int:
         launches = parse_raw(run([*printing, "--page", "raw"]))
         tables: list[dict[str, Any]] = []
         if not options.no_source and not options.launch_only:
-            tables = parse_source(run([*printing, "--page", "source"]))
+            page = run([*printing, "--page", "source"])
+            tables = parse_source(page)
+            if options.keep_page is not None:
+                options.keep_page.write_bytes(gzip.compress(page.encode()))
         digests = json.loads(results.read_text())
     if len(launches) != len(plan["launches"]):
         raise SystemExit(f"{len(launches)} launches recorded, {len(plan['launches'])} planned")
@@ -190,6 +208,8 @@ def main(arguments: list[str] | None = None) -> int:
         "date": datetime.date.today().isoformat(),
         "command": "ncu --clock-control none --cache-control none " + " ".join(wanted[:4]) + " --metrics ...",
     }
+    for name, path in plan["cubins"].items():
+        plan["cubins"][name] = base64.b64encode((options.plan.parent / path).read_bytes()).decode()
     temporary = f"{options.out}.part"
     with gzip.open(temporary, "wt") as stream:
         json.dump({"header": header, "plan": plan, "launches": recorded}, stream)

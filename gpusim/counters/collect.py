@@ -15,11 +15,15 @@ from gpusim.sass.program import Program
 Array = np.ndarray[Any, Any]
 
 LINE_BYTES = 128
+COPY_CAVEAT = (
+    "wavefronts of asynchronous copies (LDGSTS through L1) are a lower bound here: lanes conflict both where they read "
+    "and where they write"
+)
 ALL_LANES: Array = np.ones((1, 1), bool)
 
 FIELDS = (
-    "requests", "sectors", "sectors_ideal", "tags", "wavefronts", "wavefronts_ideal", "conflicts", "uniform",
-    "divergent", "branch_targets",
+    "requests", "sectors", "sectors_ideal", "copy_sectors", "atomic_passes", "tags", "wavefronts", "wavefronts_ideal",
+    "conflicts", "uniform", "divergent", "branch_targets",
 )  # fmt: skip
 
 BRANCH_OPCODES = ("BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET")
@@ -31,9 +35,16 @@ def shared_operation(op: MemoryOp) -> str:
     return names.get(op.operation, "atom")
 
 
+COUNTED = FIELDS[: FIELDS.index("uniform")]  # what accesses add to
+
+
 @dataclass(frozen=True)
 class Counted:
-    """Counters of a set of warps for one access, summed."""
+    """Counters of a set of warps for one access, summed.
+
+    ``copy_sectors``: what the sector counter of asynchronous copies says, which leaves some of their ``sectors`` out.
+    ``atomic_passes``: sectors that L1 sends on for atomics, serialised by word where the hardware does.
+    """
 
     requests: int = 0
     sectors: int = 0
@@ -42,13 +53,18 @@ class Counted:
     wavefronts: int = 0
     wavefronts_ideal: int = 0
     conflicts: int = 0
+    copy_sectors: int = 0
+    atomic_passes: int = 0
 
 
-def count_rows(op: MemoryOp, space: str, addresses: Array, mask: Array) -> Counted:
-    """Count warps given as rows: ``addresses`` int64 (n, 32), ``mask`` bool (n, 32).  Pure."""
+def count_rows(op: MemoryOp, space: str, addresses: Array, mask: Array, generic: bool = False) -> Counted:
+    """Count warps given as rows: ``addresses`` int64 (n, 32), ``mask`` bool (n, 32).  Pure.
+
+    ``generic``: the instruction's addresses are generic and these lanes' fall into ``space``.
+    """
     requests = int(rules.requests(mask).sum())
     if space == "shared":
-        wavefronts, ideal, conflicts = _shared(op, addresses, mask)
+        wavefronts, ideal, conflicts = _shared(op, addresses, mask, generic)
         return Counted(
             requests=requests,
             wavefronts=int(wavefronts.sum()),
@@ -57,26 +73,38 @@ def count_rows(op: MemoryOp, space: str, addresses: Array, mask: Array) -> Count
         )
     if space == "local":
         sectors = _local_sectors(addresses, mask, op.width)
-        ideal = rules.global_sectors_ideal(mask, op.width)
+        ideal = np.minimum(-(-mask.sum(axis=1) * op.width // rules.SECTOR_BYTES), sectors)
         return Counted(requests=requests, sectors=int(sectors.sum()), sectors_ideal=int(ideal.sum()))
     tags = int(rules.global_tags(addresses, mask).sum())
+    sectors = rules.global_sectors(addresses, mask, op.width)
+    passes = 0
     if op.operation in ("atomic", "reduce"):
-        assert op.atomic is not None
-        sectors = rules.global_atomic_sectors(addresses, mask, op.width, global_atomic_name(op))
-    else:
-        sectors = rules.global_sectors(addresses, mask, op.width)
-    ideal = rules.global_sectors_ideal(mask, op.width)
-    return Counted(requests, int(sectors.sum()), int(ideal.sum()), tags)
+        passes = int(rules.global_atomic_passes(addresses, mask, op.width, global_atomic_name(op)).sum())
+    ideal = rules.global_sectors_ideal(addresses, mask, op.width)
+    copied = 0
+    if op.operation == "async_copy":
+        copied = int(rules.async_copy_sectors(addresses, mask, op.width, op.bypass, op.zero_fill).sum())
+    return Counted(requests, int(sectors.sum()), int(ideal.sum()), tags, copy_sectors=copied, atomic_passes=passes)
+
+
+def count_copy(op: MemoryOp, target: Array, writing: Array, origin: Array, reading: Array) -> Counted:
+    """Count what an asynchronous copy does to shared memory; rows as in count_rows.  Pure."""
+    where = (target, writing, origin, reading, op.width, op.bypass)
+    return Counted(
+        wavefronts=int(rules.async_copy_wavefronts(*where, op.zero_fill).sum()),
+        wavefronts_ideal=int(rules.shared_wavefronts_ideal(writing, op.width).sum()),
+        conflicts=int(rules.async_copy_conflicts(*where).sum()),
+    )
 
 
 def global_atomic_name(op: MemoryOp) -> str:
     """The rule's name for a global atomic."""
-    if op.atomic == "add" and op.element == "f32":
-        return "fadd"
+    if op.atomic == "add" and op.element in ("f16", "f32"):
+        return "fadd" if op.element == "f32" else "hadd"
     return str(op.atomic)
 
 
-def _shared(op: MemoryOp, addresses: Array, mask: Array) -> tuple[Array, Array, Array]:
+def _shared(op: MemoryOp, addresses: Array, mask: Array, generic: bool) -> tuple[Array, Array, Array]:
     kind = shared_operation(op)
     if kind in ("ldsm", "stsm"):
         wavefronts = rules.matrix_wavefronts(addresses, mask, op.matrices)
@@ -88,11 +116,8 @@ def _shared(op: MemoryOp, addresses: Array, mask: Array) -> tuple[Array, Array, 
         conflicts = rules.shared_atomic_conflicts(addresses, mask, op.width, name)
         return wavefronts, wavefronts - conflicts, conflicts
     ideal = rules.shared_wavefronts_ideal(mask, op.width)
-    if kind == "ldgsts":
-        wavefronts = rules.async_copy_wavefronts(addresses, mask, op.width, op.bypass)
-        return wavefronts, ideal, rules.async_copy_conflicts(addresses, mask, op.width, op.bypass)
     wavefronts = rules.shared_wavefronts(addresses, mask, op.width, kind)
-    conflicts = rules.shared_conflicts(addresses, mask, op.width, kind)
+    conflicts = rules.shared_conflicts(addresses, mask, op.width, kind, generic)
     return wavefronts, ideal, conflicts
 
 
@@ -116,6 +141,7 @@ class Collector:
         # what went where: a generic instruction may count in several spaces
         self.by_space: dict[str, dict[str, Array]] = {}
         self._cache: dict[tuple[Any, ...], Counted] = {}
+        self.caveats: set[str] = set()  # sentences on counts that are not certain
 
     def access(self, event: Access) -> None:
         counted, times = self._counted(event)
@@ -123,11 +149,7 @@ class Collector:
         space = self.by_space.get(event.space)
         if space is None:
             space = self.by_space[event.space] = {name: np.zeros_like(fields["requests"]) for name in FIELDS}
-        # the global side of an asynchronous copy counts tags, but no sectors of a load (H200 recording)
-        quiet = event.op.operation == "async_copy" and event.space == "global"
-        for name in ("requests", "sectors", "sectors_ideal", "tags", "wavefronts", "wavefronts_ideal", "conflicts"):
-            if quiet and name == "requests":
-                continue
+        for name in COUNTED:
             amount = getattr(counted, name) * times
             if amount:
                 fields[name][index] += amount
@@ -135,6 +157,8 @@ class Collector:
 
     def _counted(self, event: Access) -> tuple[Counted, int]:
         """Counters of the event's warps and how often to take them: blocks that repeat a pattern are counted once."""
+        if event.origin is not None:
+            return self._copied(event)
         mask = ALL_LANES if event.mask is None else event.mask
         addresses = event.addresses
         rows = max(addresses.shape[0], mask.shape[0])
@@ -148,6 +172,20 @@ class Collector:
             issued = masks.any(axis=1)
             addresses, masks = addresses[issued], masks[issued]
         return self._once(event, addresses, masks), event.blocks // rows
+
+    def _copied(self, event: Access) -> tuple[Counted, int]:
+        """The same for an asynchronous copy's shared side, where only places within a line matter."""
+        target, writing, origin, reading, repeat = event.copy_rows()
+        places = [np.where(writing, target % LINE_BYTES, 0), np.where(reading, origin % LINE_BYTES, 0)]
+        target, origin, writing, reading = (array.reshape(-1, event.threads) for array in (*places, writing, reading))
+        blocks = len(target)
+        if all(bool((array == array[:1]).all()) for array in (target, origin, writing, reading)):
+            target, origin, writing, reading = target[:1], origin[:1], writing[:1], reading[:1]
+            repeat *= blocks
+        rows = [array.reshape(-1, 32) for array in (target, writing, origin, reading)]
+        if not event.op.bypass and not rules.async_copy_decided(*rows, event.op.width).all():
+            self.caveats.add(COPY_CAVEAT)
+        return count_copy(event.op, *rows), repeat
 
     @staticmethod
     def _repeated(addresses: Array, mask: Array, threads: int) -> tuple[Array, Array] | None:
@@ -163,14 +201,16 @@ class Collector:
         return row.reshape(-1, 32), lanes.reshape(-1, 32)
 
     def _once(self, event: Access, addresses: Array, mask: Array) -> Counted:
+        # the machine hands over a generic access split by space, with the space in the op
+        generic = getattr(self.program.meanings[event.index], "space", None) == "generic"
         if addresses.shape[0] > 64:
-            return count_rows(event.op, event.space, addresses, mask)
+            return count_rows(event.op, event.space, addresses, mask, generic)
         key = (event.index, event.space, addresses.tobytes(), mask.tobytes())
         found = self._cache.get(key)
         if found is None:
             if len(self._cache) > 4096:
                 self._cache.clear()
-            found = self._cache[key] = count_rows(event.op, event.space, addresses, mask)
+            found = self._cache[key] = count_rows(event.op, event.space, addresses, mask, generic)
         return found
 
     def branch(self, event: Branch) -> None:

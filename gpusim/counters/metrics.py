@@ -22,6 +22,7 @@ _WAVES = "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_"
 _CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_"
 _SECTORS = "smsp__sass_l1tex_t_sectors_pipe_lsu_mem_"
 _REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_"
+_PASSES = "l1tex__t_sectors_pipe_lsu_mem_global_op_"
 
 
 def _metric(name: str, field: str, *kinds: str, what: str) -> Metric:
@@ -50,21 +51,32 @@ METRICS: tuple[Metric, ...] = (
     ),
     *(
         _metric(f"{_CONFLICTS}{op}", "conflicts", f"conflict_{op}", what="extra passes caused by bank conflicts")
-        for op in ("ld", "st", "atom")
+        for op in ("ld", "st", "atom", "ldsm", "stsm")
     ),
+    # an upper bound where the lanes of a copy read from many lines: depends on how the data arrives
+    Metric(f"{_CONFLICTS}ldgsts.sum", "modelled", "conflicts", ("conflict_ldgsts",), "extra passes of bank conflicts"),
     *(
         _metric(f"{_SECTORS}{space}_op_{op}", "sectors", f"{space}_{op}", what="32-byte sectors touched")
         for space in ("global", "local")
         for op in ("ld", "st")
     ),
     *(
-        _metric(f"{_SECTORS}global_op_{op}", "sectors", f"global_{op}", what="32-byte sector passes of atomics")
+        _metric(f"{_SECTORS}global_op_{op}", "sectors", f"global_{op}", what="32-byte sectors touched by atomics")
         for op in ("red", "atom")
     ),
+    *(
+        _metric(f"{_PASSES}{op}", "atomic_passes", f"global_{op}", what="sectors sent on by L1 for atomics")
+        for op in ("red", "atom")
+    ),
+    _metric(
+        f"{_SECTORS}global_op_ldgsts", "copy_sectors", "global_ldgsts", what="32-byte sectors of asynchronous copies"
+    ),
     _metric(f"{_SASS}l1tex_tags_mem_global", "tags", what="128-byte lines looked up in L1"),
+    # recorded: an asynchronous copy is a load request as well
+    _metric(f"{_REQUESTS}ld", "requests", "global_ld", "global_ldgsts", what="warp requests to global memory"),
     *(
         _metric(f"{_REQUESTS}{op}", "requests", f"global_{op}", what="warp requests to global memory")
-        for op in ("ld", "st", "red", "atom")
+        for op in ("st", "red", "atom", "ldgsts")
     ),
     _metric(f"{_SASS}branch_targets", "branch_targets", what="branch targets taken by warps"),
     _metric(f"{_SASS}branch_targets_threads_uniform", "uniform", what="branches with one target for all lanes"),

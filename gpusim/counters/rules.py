@@ -1,6 +1,9 @@
 """The memory system's counting rules, one warp instruction a row: see `rules_shared` and `rules_global`."""
 
 from gpusim.counters.rules_global import (
+    SECTOR_BYTES,
+    async_copy_sectors,
+    global_atomic_passes,
     global_atomic_sectors,
     global_sectors,
     global_sectors_ideal,
@@ -10,6 +13,7 @@ from gpusim.counters.rules_global import (
 from gpusim.counters.rules_shared import (
     ATOMIC_OPS,
     async_copy_conflicts,
+    async_copy_decided,
     async_copy_wavefronts,
     matrix_conflicts,
     matrix_wavefronts,
@@ -20,14 +24,17 @@ from gpusim.counters.rules_shared import (
     shared_wavefronts,
     shared_wavefronts_ideal,
 )
-
 from gpusim.machine.atomics import cast_spin_winners
 
 __all__ = [
+    "SECTOR_BYTES",
     "ATOMIC_OPS",
     "async_copy_conflicts",
+    "async_copy_decided",
+    "async_copy_sectors",
     "async_copy_wavefronts",
     "cast_spin_winners",
+    "global_atomic_passes",
     "global_atomic_sectors",
     "global_sectors",
     "global_sectors_ideal",

@@ -2,11 +2,11 @@
 
 Rows, arguments and source are those of `gpusim.counters.rules_shared`: ``addresses`` (n, 32) bytes, ``active`` (n, 32),
 result (n,), 0 for a row without active lanes. Recorded on an NVIDIA H200, driver 580, in
-``tests/data/h200_access.jsonl.gz``.
+``tests/data/h200_access*.jsonl.gz``.
 
 A *sector* is 32 aligned bytes, a *line* 128. The caching operators (.cg, .nc) change none of these counts, nor does it
 matter whether an instruction names global memory or reaches it by a generic address. An asynchronous copy (LDGSTS)
-looks up tags like a load, but its sectors are not among those of loads.
+looks up tags and makes a request like a load, but its sectors have a counter of their own.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ SECTOR_BYTES = 32
 LINE_BYTES = 128
 
 # A 4-byte add carries at most one value a word with each sector; other kinds carry all lanes of a sector at once.
+# See global_atomic_sectors for the doubt about it; an empty set says that no operation is special.
 SERIAL_ATOMICS = frozenset({"add", "fadd"})
 
 
@@ -53,10 +54,13 @@ def global_sectors(addresses: npt.ArrayLike, active: npt.ArrayLike, width: int) 
     return _different(address_array >> np.uint64(5), active_array)
 
 
-def global_sectors_ideal(active: npt.ArrayLike, width: int) -> IntArray:
-    """Sectors that the active lanes would fill if their bytes lay side by side."""
+def global_sectors_ideal(addresses: npt.ArrayLike, active: npt.ArrayLike, width: int) -> IntArray:
+    """Fewest sectors for the same lanes: their bytes side by side, or the sectors touched where lanes share bytes.
+
+    As Nsight Compute's "L2 Theoretical Sectors Global Ideal" (recording `h200_control`).
+    """
     lanes = np.asarray(active, dtype=np.bool_).sum(axis=1)
-    return -(-lanes * width // SECTOR_BYTES)
+    return np.minimum(-(-lanes * width // SECTOR_BYTES), global_sectors(addresses, active, width))
 
 
 def global_tags(addresses: npt.ArrayLike, active: npt.ArrayLike) -> IntArray:
@@ -65,14 +69,21 @@ def global_tags(addresses: npt.ArrayLike, active: npt.ArrayLike) -> IntArray:
     return _different(address_array >> np.uint64(7), active_array)
 
 
-def global_atomic_sectors(addresses: npt.ArrayLike, active: npt.ArrayLike, width: int, op: str) -> IntArray:
-    """Sectors of a global atomic (ATOMG) or reduction (REDG); both count alike, in a counter each.
+def global_atomic_sectors(addresses: npt.ArrayLike, active: npt.ArrayLike, width: int) -> IntArray:
+    """Sectors of a global atomic (ATOMG) or reduction (REDG): each touched sector once, like a load."""
+    return global_sectors(addresses, active, width)
 
-    An 'add' or 'fadd' of 4 bytes sends a sector once for every lane on that sector's busiest word. Compare-and-swap
-    ('cas') and 8-byte operations send each touched sector once, like a load.
+
+def global_atomic_passes(addresses: npt.ArrayLike, active: npt.ArrayLike, width: int, op: str) -> IntArray:
+    """Sectors that L1 sends on for a global atomic or reduction (``l1tex__t_sectors_..._op_red`` and ``_atom``).
+
+    An 'add' or 'fadd' of 4 bytes sends a sector once for every lane on that sector's busiest word; all others send each
+    touched sector once. Both counters of the same launches were recorded side by side (`h200_atomics`): where lanes
+    share a word this one is larger than the instrumented ``smsp__sass_...`` counter, which is `global_atomic_sectors`.
     """
+    plain = global_sectors(addresses, active, width)
     if op not in SERIAL_ATOMICS or width != 4:
-        return global_sectors(addresses, active, width)
+        return plain
     address_array, active_array = _checked(addresses, active)
     # Sorted, equal words form runs; a lane's place in its run, the largest in each sector, is what that sector costs.
     words = np.sort(np.where(active_array, address_array, np.uint64(np.iinfo(np.uint64).max)), axis=1)
@@ -87,6 +98,25 @@ def global_atomic_sectors(addresses: npt.ArrayLike, active: npt.ArrayLike, width
     # Each row opens its own segments, hence no segment runs across rows.
     starts = np.flatnonzero(sector_start)
     if len(starts) == 0:
-        return np.zeros(len(words), dtype=np.int64)
+        return plain
     cost = np.maximum.reduceat(np.where(valid, place + 1, 0).ravel(), starts)
-    return np.bincount(starts // WARP_LANES, weights=cost, minlength=len(words)).astype(np.int64)
+    serial = np.bincount(starts // WARP_LANES, weights=cost, minlength=len(words)).astype(np.int64)
+    return serial
+
+
+def async_copy_sectors(
+    addresses: npt.ArrayLike, active: npt.ArrayLike, width: int, bypass: bool = False, zero_fill: bool = False
+) -> IntArray:
+    """Sectors in the counter of asynchronous copies (..._op_ldgsts); ``active`` are the lanes that read.
+
+    Through L1 they are those of a load. Around it (``bypass``) none is counted, except with a condition for reading
+    (``zero_fill``): then one a lane, two adjacent lanes on the two halves of a sector sharing theirs.
+    """
+    if not bypass:
+        return global_sectors(addresses, active, width)
+    address_array, active_array = _checked(addresses, active)
+    if not zero_fill:
+        return np.zeros(len(address_array), dtype=np.int64)
+    even, odd = address_array[:, ::2], address_array[:, 1::2]
+    share = active_array[:, ::2] & active_array[:, 1::2] & (even >> np.uint64(5) == odd >> np.uint64(5)) & (even != odd)
+    return active_array.sum(axis=1) - share.sum(axis=1)

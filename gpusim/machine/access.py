@@ -9,7 +9,7 @@ import numpy as np
 
 from gpusim.errors import ExecutionError
 from gpusim.machine import memory as spaces
-from gpusim.machine.atomics import apply_atomic, cast_spin_winners
+from gpusim.machine.atomics import add_vectors, apply_atomic, cast_spin_winners
 from gpusim.machine.chunk import Chunk
 from gpusim.machine.events import Access
 from gpusim.machine.memory import DeviceMemory
@@ -52,13 +52,23 @@ class MemoryUnit:
         self.base = u64(device.base)
 
     # -- common ----------------------------------------------------------------------------------------------------
-    def _event(self, index: int, op: MemoryOp, space: str, addresses: Array, mask: Array | None) -> None:
+    def _event(
+        self,
+        index: int,
+        op: MemoryOp,
+        space: str,
+        addresses: Array,
+        mask: Array | None,
+        origin: Array | None = None,
+        reading: Array | None = None,
+    ) -> None:
         chunk = self.chunk
         self.listen(
             Access(
-                index, op, space, addresses, mask, chunk.m, chunk.first_block, chunk.blocks, chunk.threads
+                index, op, space, addresses, mask, chunk.m, chunk.first_block, chunk.blocks, chunk.threads, origin,
+                reading,
             )
-        )
+        )  # fmt: skip
 
     def _fault(self, index: int, what: str, bad: Array, addresses: Array, space: str) -> ExecutionError:
         """The error for the first bad lane: thread, block, address, instruction, source line, nearest buffer."""
@@ -328,6 +338,9 @@ class MemoryUnit:
         kind: Any = u32 if op.width == 4 else u64
         where = lanes_of[0] // op.width
         words = lanes_of[1:]
+        if op.vector > 1:
+            add_vectors(target, lanes_of[0], op.element, op.vector, words)
+            return self._nothing(op)
         if op.width == 8:
             words = [
                 lo.astype(u64) | hi.astype(u64) << u64(32) for lo, hi in zip(words[::2], words[1::2], strict=True)
@@ -389,7 +402,7 @@ class MemoryUnit:
         rows, _ = self._matrix_rows(index, op, address, mask)
         lane = np.arange(32)
         shape = (self.chunk.blocks, self.chunk.threads // 32, 32)
-        warps = np.broadcast_to(self._exact(mask), shape[:1] + (self.chunk.threads,)).reshape(shape)[:, :, 0]
+        warps = np.broadcast_to(self._exact(mask), (*shape[:1], self.chunk.threads)).reshape(shape)[:, :, 0]
         for matrix, value in enumerate(values):
             words = np.broadcast_to(value, (shape[0], self.chunk.threads)).reshape(shape)[warps]
             if not op.transposed:
@@ -401,15 +414,24 @@ class MemoryUnit:
                 row = rows[:, :, 8 * matrix + 2 * (lane % 4) + element]
                 halves[(row * 2 + lane // 4)[warps]] = (words >> u32(16 * element)).astype(np.uint16)
 
-    def copy(self, index: int, op: MemoryOp, target: Array, origin: Array, mask: Array | None) -> None:
-        """cp.async: global to shared, at once."""
+    def copy(
+        self, index: int, op: MemoryOp, target: Array, origin: Array, mask: Array | None, condition: Array | None = None
+    ) -> None:
+        """cp.async: global to shared, at once.  Lanes whose ``condition`` fails read nothing and write zeros."""
+        reading = mask
+        if condition is not None:
+            reading = condition if mask is None else condition & mask
+        reads = self._anyone(reading)
+        source = self._checked_global(index, origin, reading, op.width) if reads else np.zeros((1, 1), i64)
+        offsets = self._checked_shared(index, target, mask, op.width) if self._anyone(mask) else target.astype(i64)
+        place = source + self.device.base
+        self._event(index, op, "global", place, reading)
+        self._event(index, op, "shared", offsets, mask, place, reading)
         if not self._anyone(mask):
-            self._event(index, op, "global", origin.astype(i64), mask)
-            self._event(index, op, "shared", target.astype(i64), mask)
             return
-        source = self._checked_global(index, origin, mask, op.width)
-        offsets = self._checked_shared(index, target, mask, op.width)
-        self._event(index, op, "global", source + self.device.base, mask)
-        self._event(index, op, "shared", offsets, mask)
-        words = tuple(np.take(self.device.words32, (source >> 2) + k) for k in range(op.width // 4))
+        words = tuple(np.zeros((1, 1), u32) for _ in range(op.width // 4))
+        if reads:
+            words = tuple(np.take(self.device.words32, (source >> 2) + k) for k in range(op.width // 4))
+            if condition is not None:
+                words = tuple(np.where(condition, word, u32(0)) for word in words)
         self._write(self.chunk.shared_flat, offsets + self.chunk.shared_rows, op.width, mask, words)

@@ -14,6 +14,7 @@ _UFUNC: dict[str, Any] = {
 }  # fmt: skip
 _TYPES: dict[str, Any] = {
     "u32": np.uint32, "i32": np.int32, "f32": np.float32, "u64": np.uint64, "i64": np.int64, "f64": np.float64,
+    "f16": np.float16,
 }  # fmt: skip
 TINY32 = np.float32(2.0**-126)
 
@@ -66,6 +67,16 @@ def apply_atomic(
         return _returning_add(memory, index, value).view(words.dtype)
     old = _in_rounds(memory, index, name, value, other)
     return old.view(words.dtype) if want_old else None
+
+
+def add_vectors(memory: Array, offsets: Array, element: str, vector: int, words: list[Array]) -> None:
+    """Add ``vector`` neighbouring elements a lane to byte memory, from byte ``offsets`` on; ``words`` are 32-bit."""
+    raw = np.uint16 if element == "f16" else np.uint32
+    size = raw().itemsize
+    elements = [word >> np.uint32(8 * shift) for word in words for shift in range(0, 4, size)]
+    for place in range(vector):
+        value = np.ascontiguousarray(elements[place].astype(raw))
+        apply_atomic(memory.view(raw), offsets // size + place, "add", element, (value,), False)
 
 
 def _runs(index: Array) -> tuple[Array, Array, Array]:

@@ -254,7 +254,7 @@ class BlockWriter:
         if op.operation == "async_copy":
             assert op.source_address is not None
             origin = self.address(op.source_address, True, "global")
-            return [f"M.copy({index}, op{index}, {place}, {origin}, {mask})"]
+            return [f"M.copy({index}, op{index}, {', '.join([place, origin, mask, *values])})"]
         call = f"M.{method}({index}, op{index}, {', '.join([place, mask, *values])})"
         if op.dest is None or op.dest.is_sink:
             return [call]

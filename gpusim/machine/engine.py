@@ -28,6 +28,9 @@ CHUNK_WORDS = 1 << 20
 LEAST_CHUNK, MOST_CHUNK = 1 << 14, 1 << 16
 
 
+_BRANCHES = ("branch", "branch_divergent", "branch_convergent", "call")
+
+
 def chunk_size(registers: int) -> int:
     """Threads a chunk, for a kernel with this many registers a thread."""
     return max(LEAST_CHUNK, min(MOST_CHUNK, CHUNK_WORDS // max(1, registers)))
@@ -227,7 +230,7 @@ class Engine:
             else:
                 chosen = exact
         kind = op.kind
-        if kind in ("branch", "call", "branch_divergent"):
+        if kind in _BRANCHES:
             return self._branch(block, op, chosen, address, following)
         if kind == "exit":
             leaving = chunk.active_mask() if chosen is None else chunk.wide(chosen)
@@ -265,8 +268,8 @@ class Engine:
         chunk, flow = self.chunk, self.flow
         target = op.target
         assert target is not None
-        if op.kind == "branch_divergent":
-            chosen = self._missing_lanes(block, chosen)
+        if op.kind in ("branch_divergent", "branch_convergent"):
+            chosen = self._by_convergence(block, chosen, op.kind == "branch_divergent")
             if not chosen.any():
                 self._branch_event(block.last, op, 0, chunk.warp_count, 0)
                 return flow.go(following)
@@ -277,8 +280,8 @@ class Engine:
         self._branch_event(block.last, op, taken, fallen, divergent)
         return result
 
-    def _missing_lanes(self, block: BasicBlock, chosen: Array | None) -> Array:
-        """BRA.DIV: executing lanes of warps in which living lanes of the mask do not execute."""
+    def _by_convergence(self, block: BasicBlock, chosen: Array | None, diverged: bool) -> Array:
+        """BRA.DIV: executing lanes of warps in which living lanes of the mask do not execute; BRA.CONV: of the others."""
         chunk = self.chunk
         active = chunk.active_mask()
         wanted = chunk.alive_mask()
@@ -288,7 +291,7 @@ class Engine:
             wanted = wanted & (word >> chunk.lane_ids.astype(np.uint32) & np.uint32(1)).astype(bool)
         missing = chunk.warp_any(wanted & ~active)
         taking = active if chosen is None else chunk.wide(chosen)
-        return taking & missing
+        return taking & (missing if diverged else ~missing)
 
     def _indirect(
         self, block: BasicBlock, op: ControlOp, chosen: Array | None, address: int, following: int
@@ -308,7 +311,7 @@ class Engine:
         return result
 
     def _branch_event(self, index: int, op: ControlOp, taken: int, fallen: int, divergent: int) -> None:
-        if op.kind not in ("branch", "call", "branch_divergent", "indirect", "return"):
+        if op.kind not in (*_BRANCHES, "indirect", "return"):
             return
         event = Branch(index, op.kind, taken + fallen + divergent, taken, fallen, divergent, 2)
         for listener in self.listeners:

@@ -22,6 +22,8 @@ class Access:
     ``active``: the warps' executing lanes before the guard (None: all), which tells which warps issued it.
     ``space``: where these lanes went (a generic access makes one event a space).
     ``index``: the instruction's number in its program.
+    An asynchronous copy makes two events: "global" for the lanes that read, then "shared" for all that write, and the
+    latter carries the former's ``origin`` addresses and ``reading`` lanes (None: all that write; zeros go elsewhere).
     """
 
     index: int
@@ -33,17 +35,27 @@ class Access:
     first_block: int
     blocks: int
     threads: int
+    origin: Array | None = None
+    reading: Array | None = None
 
     def rows(self) -> tuple[Array, Array, int]:
         """(addresses (n, 32), mask (n, 32), how many times these warps repeat)."""
-        mask = np.ones((1, 1), bool) if self.mask is None else self.mask
-        rows = max(self.addresses.shape[0], mask.shape[0])
+        (addresses, mask), repeat = self._rows(self.addresses, self.mask)
+        return addresses, mask, repeat
+
+    def copy_rows(self) -> tuple[Array, Array, Array, Array, int]:
+        """Of an asynchronous copy's shared event: rows(), with the origins and the reading lanes put in between."""
+        assert self.origin is not None
+        reading = self.mask if self.reading is None else self.reading
+        (target, writing, origin, reads), repeat = self._rows(self.addresses, self.mask, self.origin, reading)
+        return target, writing, origin, reads, repeat
+
+    def _rows(self, *arrays: Array | None) -> tuple[list[Array], int]:
+        """Arrays (None: a mask of all) as (n, 32) with as few blocks as tell them apart, and how often these repeat."""
+        exact = [np.ones((1, 1), bool) if array is None else array for array in arrays]
+        rows = max(array.shape[0] for array in exact)
         shape = (rows, self.threads)
-        return (
-            np.broadcast_to(self.addresses, shape).reshape(-1, 32),
-            np.broadcast_to(mask, shape).reshape(-1, 32),
-            self.blocks // rows,
-        )
+        return [np.broadcast_to(array, shape).reshape(-1, 32) for array in exact], self.blocks // rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,15 +38,16 @@ def branch(form: Form) -> Semantics:
 
 
 def _branch_on_convergence(form: Form) -> Semantics:
-    """BRA.DIV: taken when lanes of the mask operand are missing from the active ones (a slow path of warp code)."""
-    kind = "DIV" if "DIV" in form.instruction.modifiers else "CONV"
-    if kind == "CONV":
-        raise form.refuse("BRA.CONV")
+    """BRA.DIV: taken when lanes of the mask operand are missing from the active ones (a slow path of warp code).
+
+    BRA.CONV is the opposite: taken when they are all there.
+    """
+    kind = "branch_divergent" if "DIV" in form.instruction.modifiers else "branch_convergent"
     if form.remaining() > 1:
         form.source("u32")
     target = form.integer()
     form.finish()
-    return ControlOp("branch_divergent", target, sources=tuple(form.sources))
+    return ControlOp(kind, target, sources=tuple(form.sources))
 
 
 @opcode("JMP")

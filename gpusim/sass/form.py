@@ -72,7 +72,7 @@ class MemoryOp:
 
     ``operation``: load, store, reduce (atomic without a result), atomic, matrix_load, matrix_store, async_copy.
     ``atomic``: what an atomic does (add, min, max, and, or, xor, exch, cas, inc, dec, popc_inc, cast), its element
-    type in ``element``.
+    type in ``element``; ``vector`` elements side by side a lane.
     """
 
     space: Literal["global", "shared", "local", "generic"]
@@ -88,15 +88,22 @@ class MemoryOp:
     matrices: int = 0
     transposed: bool = False
     success: Dest | None = None  # predicate destination of compare-and-swap forms
-    source_address: Address | None = None  # async_copy: where it reads
+    source_address: Address | None = None  # async_copy: where it reads; its one source, if any, is a predicate: lanes
+    # for which it fails do not read and write zeros
     bypass: bool = False  # async_copy around L1 (cp.async.cg)
+    vector: int = 1
+
+    @property
+    def zero_fill(self) -> bool:
+        """An asynchronous copy with a condition for reading."""
+        return self.operation == "async_copy" and bool(self.sources)
 
 
 @dataclass(frozen=True, slots=True)
 class ControlOp:
     """Something that decides which instruction comes next.
 
-    ``kind``: branch, indirect, call, call_indirect, return, exit, sync_push (BSSY), sync (BSYNC), sync_break (BREAK),
+    ``kind``: branch, branch_divergent, branch_convergent, indirect, call, call_indirect, return, exit, sync_push (BSSY), sync (BSYNC), sync_break (BREAK),
     warp_sync, barrier, barrier_to_register, register_to_barrier, trap, nothing.
     """
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.sass.form import Form, Semantics
+from gpusim.sass.form import Form, Semantics, ValueType
 from gpusim.sass.numeric import (
     Array,
     high_word,
@@ -205,14 +205,11 @@ def _multiply_wide(form: Form, unsigned: bool, extended: bool, high: bool) -> Se
     if c_negated and (carries_out or carries_in):
         raise form.refuse("a negated addend with carries")
     no_addend = _is_zero(c)
-    sign_mixed = form.instruction.opcode
 
     def product_of(a: Array, b: Array) -> Array:
         if unsigned:
             return a.astype(u64) * b
         return (a.view(np.int32).astype(i64) * b.view(np.int32)).view(u64)
-
-    del sign_mixed
 
     def compute(a: Array, b: Array, c: Array, *carries: Array) -> Any:
         product = product_of(a, b)
@@ -395,10 +392,13 @@ def choose(form: Form) -> Semantics:
 @opcode("IMNMX", "VIMNMX", "UIMNMX", "UVIMNMX")
 def minimum_maximum(form: Form) -> Semantics:
     """d = p ? min(a, b) : max(a, b)."""
-    kind = "u32" if form.choice("U32", "S32", default="S32") == "U32" else "i32"
+    kind: ValueType = "u32" if form.choice("U32", "S32", default="S32") == "U32" else "i32"
     form.dest()
-    form.source(kind)  # type: ignore[arg-type]
-    form.source(kind)  # type: ignore[arg-type]
+    for _ in range(form.dest_predicates(2)):
+        if not form.dests.pop().is_sink:
+            raise form.refuse("a predicate result of a minimum or maximum")
+    form.source(kind)
+    form.source(kind)
     form.source_predicate()
 
     def compute(a: Array, b: Array, p: Array) -> Array:

@@ -69,17 +69,20 @@ def store(form: Form) -> Semantics:
 _OPERATIONS = ("ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR", "EXCH", "CAST", "CAS")
 
 
-def _atomic_kind(form: Form) -> tuple[str, int, ValueType]:
-    """(operation, bytes a lane, element type)."""
+_VECTORS = {"F32x2": 2, "F32x4": 4}
+
+
+def _atomic_kind(form: Form) -> tuple[str, int, ValueType, int]:
+    """(operation, bytes a lane, element type, elements a lane)."""
     if form.flag("POPC"):
         form.choice("INC")
         form.without_effect("32")
-        return "popc_inc", 4, "u32"
+        return "popc_inc", 4, "u32", 1
     name = form.choice(*_OPERATIONS).lower()
     if name == "cast":
         form.choice("SPIN")
     element: ValueType = "u32"
-    width = 4
+    width, vector = 4, 1
     if form.flag("64"):
         element, width = "u64", 8
         if form.flag("S64") or form.flag("S32"):
@@ -88,8 +91,12 @@ def _atomic_kind(form: Form) -> tuple[str, int, ValueType]:
         element = "i32"
     elif form.flag("S64"):
         element, width = "i64", 8
-    elif form.flag("F32"):
-        element = "f32"
+    elif form.flag("F16x2"):
+        form.without_effect("RN")
+        element, vector = "f16", 2
+    elif packed := form.choice(*_VECTORS, "F32", default=""):
+        element, vector = "f32", _VECTORS.get(packed, 1)
+        width = 4 * vector
         form.without_effect("RN")
         if not form.flag("FTZ") and name == "add":
             raise form.refuse("a float atomic without .FTZ")
@@ -97,7 +104,9 @@ def _atomic_kind(form: Form) -> tuple[str, int, ValueType]:
         form.without_effect("RN")
         element, width = "f64", 8
     form.without_effect("U32")
-    return name, width, element
+    if vector > 1 and name != "add":
+        raise form.refuse("a vector atomic other than an addition")
+    return name, width, element, vector
 
 
 @opcode("RED", "REDG")
@@ -105,11 +114,13 @@ def reduction(form: Form) -> Semantics:
     """memory[address] = operation(memory[address], a), nothing returned."""
     _, wide = _space(form)
     form.without_effect(*_HINTS)
-    name, width, element = _atomic_kind(form)
+    name, width, element, vector = _atomic_kind(form)
     address = form.address()
     values = form.register_run(width // 4)
     form.finish()
-    return MemoryOp("global", "reduce", width, address, wide, sources=values, atomic=name, element=element)
+    return MemoryOp(
+        "global", "reduce", width, address, wide, sources=values, atomic=name, element=element, vector=vector
+    )
 
 
 @opcode("ATOMG", "ATOM", "ATOMS")
@@ -123,7 +134,9 @@ def atomic(form: Form) -> Semantics:
     if wide:
         _space(form)
     form.without_effect(*_HINTS)
-    name, width, element = _atomic_kind(form)
+    name, width, element, vector = _atomic_kind(form)
+    if vector > 1:
+        raise form.refuse("a vector atomic that returns the old contents")
     success: Dest | None = None
     if isinstance(form.peek(), Predicate):
         success = form.dest_predicate()
@@ -173,7 +186,11 @@ def matrix_store(form: Form) -> Semantics:
 
 @opcode("LDGSTS")
 def asynchronous_copy(form: Form) -> Semantics:
-    """cp.async: copy from global to shared memory (done at once here; waiting for it changes nothing)."""
+    """cp.async: copy from global to shared memory (done at once here; waiting for it changes nothing).
+
+    With a predicate at the end, lanes for which it fails read nothing and write zeros: the form of a source size that
+    is either 0 or everything, and of ``ignore-src``. A source size in between (.ZFILL) is refused.
+    """
     if not form.flag("E"):
         raise form.refuse("a 32-bit global address")
     bypass = form.flag("BYPASS")
@@ -183,8 +200,12 @@ def asynchronous_copy(form: Form) -> Semantics:
         raise form.refuse("a copy of less than four bytes")
     target = form.address()
     origin = form.address()
+    reads: tuple[Source, ...] = ()
+    if form.remaining():
+        form.source_predicate()
+        reads = tuple(form.sources)
     form.finish()
-    return MemoryOp("shared", "async_copy", width, target, False, source_address=origin, bypass=bypass)
+    return MemoryOp("shared", "async_copy", width, target, False, reads, source_address=origin, bypass=bypass)
 
 
 @opcode("LDGDEPBAR", "DEPBAR", "CCTL", "CCTLL", "MEMBAR", "ERRBAR", "FENCE", "UCGABAR_WAIT", "UCGABAR_ARV")

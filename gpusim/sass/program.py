@@ -18,8 +18,8 @@ INSTRUCTION_BYTES = 16
 
 # Control operations that end a basic block; the others (BSSY, fences, NOP ...) let execution fall through.
 _ENDS_BLOCK = {
-    "branch", "branch_divergent", "indirect", "call", "return", "exit", "sync", "sync_break", "warp_sync", "barrier",
-    "trap",
+    "branch", "branch_divergent", "branch_convergent", "indirect", "call", "return", "exit", "sync", "sync_break",
+    "warp_sync", "barrier", "trap",
 }  # fmt: skip
 
 
@@ -119,10 +119,10 @@ class Program:
             return following
         instruction = self.instructions[block.last]
         conditional = instruction.guard is not None or bool(control.condition)
-        if control.kind in ("branch", "branch_divergent", "call"):
+        if control.kind in ("branch", "branch_divergent", "branch_convergent", "call"):
             assert control.target is not None
             target = [by_start[self.index_of[control.target]]] if control.target in self.index_of else []
-            return target + (following if conditional or control.kind == "branch_divergent" else [])
+            return target + (following if conditional or control.kind.startswith("branch_") else [])
         if control.kind == "indirect":
             targets = self.branch_targets.get(instruction.address) or tuple(self.index_of)
             numbers = [by_start[self.index_of[a]] for a in targets if a in self.index_of]

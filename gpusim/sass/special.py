@@ -37,7 +37,11 @@ def special_function(form: Form) -> Semantics:
 
 @opcode("FCHK")
 def division_check(form: Form) -> Semantics:
-    """p = dividing a by b needs the slow path (an exponent near the ends of the range)."""
+    """p = dividing a by b needs the slow path: an exponent, or the difference of both, near the ends of the range.
+
+    Measured on an H200: a division timed for all 65,536 pairs of exponents, with four pairs of mantissas, which make no
+    difference.
+    """
     form.choice("DIVIDE", default="DIVIDE")
     form.dest_predicate()
     form.source("u32")
@@ -48,12 +52,12 @@ def division_check(form: Form) -> Semantics:
         exponent_b = (b >> u32(23) & u32(255)).astype(np.int32)
         difference = exponent_a - exponent_b
         return (
-            (exponent_b < 1)
-            | (exponent_b > 252)
+            (exponent_b <= 1)
+            | (exponent_b >= 252)
+            | (exponent_a <= 24)
             | (exponent_a == 255)
-            | (difference > 126)
-            | (difference < -125)
-            | (exponent_a < 24)
+            | (difference >= 127)
+            | (difference <= -125)
         )
 
     return form.alu(compute)

@@ -93,7 +93,7 @@ def match(form: Form) -> Semantics:
 _REDUCTIONS = ("SUM", "MIN", "MAX", "AND", "OR", "XOR")
 
 
-@opcode("REDUX")
+@opcode("REDUX", "CREDUX")
 def reduce_lanes(form: Form) -> Semantics:
     """Uniform d = reduction of a over the active lanes."""
     name = form.choice(*_REDUCTIONS, default="AND")

@@ -117,14 +117,15 @@ KERNEL(warp_mask) {  // shuffles under a condition, by groups of lanes
     out[i + n] = v;
 }
 
-KERNEL(half_shuffle) { INDEX; int v = i < n ? in[i] : 0; if ((threadIdx.x & 31) < 16) { for (int d = 8; d; d >>= 1) v += __shfl_down_sync(0xffff, v, d); } if (i < n) out[i + n] = v; }
+KERNEL(half_shuffle) { INDEX; int v = i < n ? in[i] : 0; if ((threadIdx.x & 31) < 16) { for (int d = 8; d; d >>= 1) v += __shfl_xor_sync(0xffff, v, d); } if (i < n) out[i + n] = v; }
 
-KERNEL(full_shuffle) { INDEX; int v = i < n ? in[i] : 0; if (n > 100000) v = out[v & 31]; for (int d = 16; d; d >>= 1) v += __shfl_xor_sync(0xffffffff, v, d); if (i < n) out[i + n] = v; }
+// lanes that do not exist in a partial last warp must not be read: the exchange stays within 1 lane there
+KERNEL(full_shuffle) { INDEX; int v = i < n ? in[i] : 0; int last = blockDim.x - 1 & 31; if (threadIdx.x / 32 != blockDim.x / 32) last = 31; for (int d = 16; d; d >>= 1) { int w = __shfl_sync(0xffffffff, v, (threadIdx.x ^ d) & last & 31); v += w; } if (i < n) out[i + n] = v; }
 
 KERNEL(syncwarp_loop) {
     __shared__ int s[1024];
     INDEX; int t = threadIdx.x; s[t] = i < n ? in[i] : 0;
-    for (int k = 0; k < 3; k++) { int v = s[t ^ 1]; if (v & 1) v = v * 3 + out[v & 31]; __syncwarp(); s[t] = v + k; __syncwarp(); }
+    for (int k = 0; k < 3; k++) { int v = s[t ^ 1 < blockDim.x ? t ^ 1 : t]; if (v & 1) v = v * 3 + out[v & 31]; __syncwarp(); s[t] = v + k; __syncwarp(); }
     if (i < n) out[i + n] = s[t];
 }
 
@@ -150,5 +151,3 @@ __device__ int counter[4] = {10, 20, 30, 40};
 KERNEL(atomics) { INDEX; if (i >= n) return; int v = in[i]; atomicAdd(&counter[v & 3], v & 7); atomicMax(&counter[2], v & 1023); if (v & 1) atomicXor(&out[n + (v & 31)], v); }
 
 KERNEL(aggregated) { INDEX; if (i >= n) return; if (in[i] & 1) atomicAdd(&out[n], 1); }
-
-KERNEL(spin_free_cas) { INDEX; if (i >= n) return; int* p = &out[n + (in[i] & 1)]; int old = *p, seen; do { seen = old; old = atomicCAS(p, seen, seen + 2); } while (old != seen); }

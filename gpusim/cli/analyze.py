@@ -1,0 +1,259 @@
+"""``gpusim analyze``: execute a kernel and report what its memory accesses cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpusim import kernels, report
+from gpusim.api import Progress
+from gpusim.cli import argspec, files
+from gpusim.cli.catalogue import Check, arguments, check, choose_size, compile_case
+from gpusim.errors import InputError, UsageError
+from gpusim.kernels import Case
+from gpusim.report.terminal import Style, Terminal, make_console
+from gpusim.result import SCHEMA, Result
+from gpusim.trace import TraceRecorder, load_trace
+
+EXIT_CHECK_FAILED = 1
+
+
+@dataclass
+class Options:
+    """The command line, as given."""
+
+    target: str
+    kernel: str | None
+    grid: str | None
+    block: str | None
+    shared: int | None
+    args: tuple[str, ...]
+    size: int | None
+    arch: str | None
+    compiler: tuple[str, ...]
+    trace: Path | None
+
+
+@dataclass
+class Analysis:
+    """What came out: the launches, and what else there is to say."""
+
+    kind: str
+    target: str
+    results: list[Result]
+    notes: list[str] = field(default_factory=list)
+    case: Case | None = None
+    size: int | None = None
+    check: Check | None = None
+
+
+@click.command(epilog=argspec.GRAMMAR)
+@click.argument("target")
+@click.option("--kernel", metavar="NAME", help="Kernel of a file; a name expression for a template: 'k<float,32>'.")
+@click.option("--grid", metavar="X,Y,Z", help="Blocks in the grid, for example 256,256.")
+@click.option("--block", metavar="X,Y,Z", help="Threads in a block, for example 32,16.")
+@click.option("--shared", type=click.IntRange(min=0), metavar="BYTES", help="Dynamic shared memory of a block.")
+@click.option("--arg", "args", multiple=True, metavar="SPEC", help="A kernel argument, in order; see below.")
+@click.option("--size", type=click.IntRange(min=1), metavar="N", help="Problem size of a catalogue kernel.")
+@click.option("--arch", metavar="sm_90", help="Architecture to compile for, or to pick from a file with several.")
+@click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="Macro for the compiler.")
+@click.option("-I", "includes", multiple=True, metavar="DIR", help="Directory of headers for the compiler.")
+@click.option("--option", "compiler", multiple=True, metavar="OPTION", help="Any other compiler option.")
+@click.option("--trace", type=click.Path(path_type=Path), metavar="FILE", help="Record the launches to a trace file.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of the report.")
+@click.option("--max-rows", type=click.IntRange(min=1), default=12, show_default=True, help="Longest table.")
+@click.option("--all", "show_all", is_flag=True, help="All rows, and metrics that are zero.")
+def analyze(
+    target: str,
+    defines: tuple[str, ...],
+    includes: tuple[str, ...],
+    compiler: tuple[str, ...],
+    as_json: bool,
+    max_rows: int,
+    show_all: bool,
+    **given: Any,
+) -> int:
+    """Execute TARGET and count its memory accesses.
+
+    TARGET is a name of the catalogue (see 'gpusim list'), a CUDA source, a cubin (also a fatbin, an object file or a
+    program that contains one), or a trace file.
+    """
+    passed = (*(f"-D{d}" for d in defines), *(f"-I{d}" for d in includes), *compiler)
+    analysis = run(Options(target=target, compiler=passed, **given))
+    if as_json:
+        click.echo(json.dumps(document(analysis), indent=1))
+    else:
+        show(analysis, Style(None if show_all else max_rows))
+    return EXIT_CHECK_FAILED if analysis.check is not None and analysis.check.failed else 0
+
+
+# -- doing it ------------------------------------------------------------------------------------------------------
+
+
+def run(options: Options) -> Analysis:
+    """Find the target and execute or recount it."""
+    path = Path(options.target)
+    if options.target in kernels.names():
+        return _run_case(kernels.find(options.target), options)
+    if path.exists():
+        return _run_trace(path, options) if files.kind_of(path) == "trace" else _run_file(path, options)
+    if path.suffix or len(path.parts) > 1:
+        raise InputError(f"{path} cannot be read: there is no such file")
+    return _run_case(kernels.find(options.target), options)  # the error that names the nearest
+
+
+def _refuse(options: Options, what: str, *names: str) -> None:
+    """Raises UsageError for options that make no sense for a target."""
+    for name in names:
+        if getattr(options, name) not in (None, ()):
+            shown = {"args": "--arg", "compiler": "-D, -I or --option"}.get(name, f"--{name}")
+            raise UsageError(f"{options.target} is {what}: {shown} does not apply")
+
+
+def _run_case(case: Case, options: Options) -> Analysis:
+    _refuse(options, "a catalogue kernel and brings its own launch", "kernel", "grid", "block", "shared", "args")
+    module = compile_case(case, options.arch, options.compiler)
+    size, note = (options.size, "") if options.size is not None else choose_size(case, module)
+    problem = case.build(size)
+    results = []
+    with _recorder(options.trace) as listeners:
+        for number, launch in enumerate(problem.launches, 1):
+            title = case.name if len(problem.launches) == 1 else f"{case.name} {number}/{len(problem.launches)}"
+            with _progress(title) as progress:
+                results.append(
+                    module[launch.kernel].launch(
+                        launch.grid,
+                        launch.block,
+                        arguments(problem, launch.args),
+                        launch.shared_bytes,
+                        listeners=listeners,
+                        progress=progress,
+                    )
+                )
+    notes = [note] if note else []
+    if case.wrong:
+        notes.append(f"wrong on purpose: {case.wrong}")
+    return Analysis("catalogue", case.name, results, notes, case, size, check(case, problem))
+
+
+def _run_file(path: Path, options: Options) -> Analysis:
+    _refuse(options, "a file, not a catalogue kernel", "size")
+    module = files.open_module(path, options.kernel, files.CompileOptions(options.arch, options.compiler))
+    kernel = files.pick_kernel(module, options.kernel, path)
+    for name, value, example in (("grid", options.grid, "256,256"), ("block", options.block, "32,16")):
+        if value is None:
+            raise UsageError(f"--{name} is missing: {kernel.name} needs a launch, for example --{name} {example}")
+    files.check_arguments(kernel, options.args)
+    grid, block = _shape("grid", options.grid or ""), _shape("block", options.block or "")
+    args = argspec.parse_all(options.args)
+    with _recorder(options.trace) as listeners, _progress(kernel.name) as progress:
+        result = kernel.launch(grid, block, args, options.shared or 0, listeners=listeners, progress=progress)
+    notes = [f"compiler warning: {line}" for line in module.log.splitlines() if ": warning" in line]
+    return Analysis(files.kind_of(path), str(path), [result], notes)
+
+
+def _run_trace(path: Path, options: Options) -> Analysis:
+    refused = ("kernel", "grid", "block", "shared", "args", "size", "arch", "compiler", "trace")
+    _refuse(options, "a trace, which is counted as it was recorded", *refused)
+    trace = load_trace(path)
+    return Analysis("trace", str(path), trace.count(), [f"recounted from a trace by gpusim {trace.made_by}"])
+
+
+def _shape(name: str, text: str) -> tuple[int, ...]:
+    try:
+        shape = tuple(int(part) for part in text.replace("x", ",").split(","))
+    except ValueError:
+        shape = ()
+    if not 1 <= len(shape) <= 3:
+        raise UsageError(f"--{name} {text} is not one to three whole numbers: write for example --{name} 256,256")
+    return shape
+
+
+@contextmanager
+def _recorder(path: Path | None) -> Iterator[tuple[Any, ...]]:
+    """Listeners that write the trace, if one is wanted."""
+    with TraceRecorder(path) if path is not None else nullcontext() as recorder:
+        yield () if recorder is None else (recorder,)
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Progress | None]:
+    """A bar on stderr while a launch runs, where somebody can see it."""
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    with Bar(console=console, transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+# -- saying it -----------------------------------------------------------------------------------------------------
+
+
+def document(analysis: Analysis) -> dict[str, Any]:
+    """The analysis as JSON data.
+
+    One launch: ``Result.to_json()`` and what the analysis adds.  Several: their documents in ``launches``, and in
+    ``metrics`` the sums of the counters.
+    """
+    launches = [result.to_json() | {"report": report.to_json(report.collect(result))} for result in analysis.results]
+    if len(launches) == 1:
+        found = launches[0]
+    else:
+        sums: dict[str, int] = {}
+        for result in analysis.results:
+            for name, value in result.metrics.items():
+                if name.endswith(".sum"):
+                    sums[name] = sums.get(name, 0) + value
+        found = {"schema": SCHEMA, "kind": "launches", "exactness": "exact", "metrics": sums, "launches": launches}
+    found["target"] = {"kind": analysis.kind, "name": analysis.target}
+    found["verdict"] = asdict(report.verdict_of(analysis.results))
+    found["notes"] = analysis.notes
+    case = analysis.case
+    if case is not None and analysis.check is not None:
+        found["catalogue"] = {
+            "name": case.name,
+            "family": case.family,
+            "title": case.title,
+            "lesson": case.lesson,
+            "wrong": case.wrong,
+            "size": analysis.size,
+            "sizes": list(case.sizes),
+        }
+        found["check"] = asdict(analysis.check)
+    return found
+
+
+def show(analysis: Analysis, style: Style) -> None:
+    """The analysis on the terminal."""
+    terminal = Terminal(make_console(), style)
+    terminal.verdict(report.verdict_of(analysis.results))
+    if analysis.check is not None:
+        failed = analysis.check.failed
+        terminal.text(f"result: {analysis.check.text}", "bold red" if failed else "", 0)
+        for difference in analysis.check.differences[:3]:
+            terminal.text(difference, indent=2)
+    if analysis.case is not None:
+        terminal.text(f"{analysis.case.name}: {analysis.case.title}", "dim", 0)
+    for note in analysis.notes:
+        terminal.text(f"note: {note}", "dim", 0)
+    for caveat in dict.fromkeys(caveat for result in analysis.results for caveat in result.caveats):
+        terminal.text(f"caveat: {caveat}", "yellow", 0)
+    for number, result in enumerate(analysis.results, 1):
+        if len(analysis.results) > 1:
+            terminal.rule(f"launch {number} of {len(analysis.results)}")
+        terminal.report(report.collect(result))
+    if analysis.case is not None:
+        terminal.heading("Lesson")
+        terminal.text(analysis.case.lesson)
+    terminal.legend()

@@ -1,0 +1,103 @@
+"""Running a case of the catalogue: a size that takes seconds, its launches, and the check of what they computed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import gpusim
+from gpusim.errors import ExecutionError, UsageError
+from gpusim.kernels import Case, Problem
+
+WORK_BY_DEFAULT = 600e6
+"""Thread instructions that are executed without being asked for more: some seconds on two cores."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the launches computed, compared with NumPy."""
+
+    equal: bool
+    expected_to_differ: bool
+    text: str
+    differences: tuple[str, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether it differs and should not."""
+        return not self.equal and not self.expected_to_differ
+
+
+def compile_case(case: Case, arch: str | None, options: tuple[str, ...] = ()) -> gpusim.Module:
+    """The module of a case.  Raises UsageError for an architecture that lacks what the kernel uses."""
+    module = gpusim.compile(case.source, arch=arch, options=(*case.options, *options), names=case.names)
+    if module.cubin.arch < case.min_arch:
+        raise UsageError(f"{case.name} needs sm_{case.min_arch} or later, not sm_{module.cubin.arch}")
+    return module
+
+
+def arguments(problem: Problem, args: tuple[Any, ...]) -> list[Any]:
+    """A launch's arguments with the buffers in the place of their names."""
+    return [problem.buffers[arg] if isinstance(arg, str) else arg for arg in args]
+
+
+def choose_size(case: Case, module: gpusim.Module) -> tuple[int, str]:
+    """(a size that executes in a few seconds, a sentence that says so or "").
+
+    The first of the case's sizes whose estimated work is small enough; the estimate extrapolates what two small sizes
+    execute.
+    """
+    small = [size for size in sorted(case.small_sizes) if size > 1] or list(case.small_sizes)
+    largest = small[-1]
+    smaller = max((size for size in small if 4 * size <= largest), default=None)
+    try:
+        work = _work(case, module, largest)
+        less = _work(case, module, smaller) if smaller is not None else None
+    except ExecutionError:  # a kernel that fails on purpose
+        return min(case.sizes), ""
+    power = 1.0
+    if smaller is not None and less:
+        power = max(1.0, math.log(work / less) / math.log(largest / smaller))
+
+    def estimate(size: int) -> float:
+        return work * (size / largest) ** power
+
+    fitting = [size for size in case.sizes if estimate(size) <= WORK_BY_DEFAULT]
+    size = fitting[0] if fitting else min(*case.sizes, largest)
+    if size == case.sizes[0]:
+        return size, ""
+    default = case.sizes[0]
+    return size, (
+        f"size {size} is executed; {default}, the kernel's own default, takes about "
+        f"{estimate(default) / estimate(size):,.0f} times as long (--size {default})"
+    )
+
+
+def _work(case: Case, module: gpusim.Module, size: int) -> int:
+    """Thread instructions of all launches at a size."""
+    problem = case.build(size)
+    total = 0
+    for launch in problem.launches:
+        result = module[launch.kernel].launch(
+            launch.grid, launch.block, arguments(problem, launch.args), launch.shared_bytes
+        )
+        total += result.metrics["smsp__sass_thread_inst_executed.sum"]
+    return max(1, total)
+
+
+def check(case: Case, problem: Problem) -> Check:
+    """Compare the problem's buffers, after its launches, with the reference."""
+    differences = tuple(problem.differences())
+    wrong = case.wrong is not None
+    if not differences:
+        text = "equal to the NumPy reference"
+        if problem.tolerance is not None:
+            text = f"equal to the NumPy reference within its tolerance ({problem.tolerance.reason})"
+        if wrong:
+            text += ", although the kernel is wrong"
+    elif wrong:
+        text = "differs from the NumPy reference, as it must"
+    else:
+        text = "differs from the NumPy reference"
+    return Check(not differences, wrong, text, differences)

@@ -1,0 +1,119 @@
+"""Write a plan of launches with its cubins, for :mod:`gpusim.runner.record` to carry out on a GPU.
+
+``python -m gpusim.runner.plan catalogue FOLDER``: every kernel of the catalogue at its small sizes and one larger one.
+``python -m gpusim.runner.plan FILE.cu FOLDER``: every kernel of a file whose kernels take (const int* in, int* out,
+int n), at a few launch shapes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpusim import kernels
+from gpusim.toolchain import Cubin, compile_source, parse_cubin
+
+ARCH = "sm_90"
+LARGER = {"transpose": 1024, "reduce": 1 << 20, "basic": 1 << 20}
+SHAPES = ((3, 96, 270), (1, 33, 33), (2, 256, 500), (1, 16, 16))  # grid, block, n of a plain file's launches
+
+
+def buffer_spec(name: str, array: np.ndarray[Any, Any], seed: int) -> dict[str, Any]:
+    """A buffer of a plan: the contents only matter in kind (poison, zeros, data)."""
+    flat = array.reshape(-1)
+    fill = "random"
+    if flat.dtype.kind == "f" and np.isnan(flat).all():
+        fill = "nan"
+    elif not flat.any():
+        fill = "zeros"
+    return {"buffer": name, "dtype": str(flat.dtype), "count": int(flat.size), "fill": fill, "seed": seed}
+
+
+def catalogue_plan(folder: Path) -> dict[str, Any]:
+    """Compile the catalogue's sources, one cubin a source file, and list the launches of its cases."""
+    cubins: dict[str, str] = {}
+    launches: list[dict[str, Any]] = []
+    for family, cases in kernels.families().items():
+        sources: dict[Path, list[str]] = {}
+        for case in cases:
+            sources.setdefault(case.source, []).extend(case.names)
+        lowered: dict[Path, dict[str, str]] = {}
+        for source, names in sources.items():
+            made = compile_source(source.read_text(), arch=ARCH, names=names, filename=f"/gpusim/{source.name}")
+            (folder / f"{source.stem}.cubin").write_bytes(made.cubin)
+            cubins[source.stem] = f"{source.stem}.cubin"
+            lowered[source] = dict(made.lowered)
+        for case in cases:
+            for size in dict.fromkeys((*case.small_sizes, LARGER[family])):
+                problem = case.build(size)
+                for number, launch in enumerate(problem.launches):
+                    args: list[dict[str, Any]] = []
+                    for argument in launch.args:
+                        if isinstance(argument, str):
+                            args.append(buffer_spec(argument, problem.buffers[argument], 1))
+                        else:
+                            args.append({"scalar": str(argument.dtype), "value": argument.item()})
+                    launches.append(
+                        {
+                            "id": f"{case.name}/{size}/{number}",
+                            "group": f"{case.name}/{size}",
+                            "cubin": case.source.stem,
+                            "kernel": lowered[case.source].get(launch.kernel, launch.kernel),
+                            "grid": list(launch.grid),
+                            "block": list(launch.block),
+                            "shared": launch.shared_bytes,
+                            "args": args,
+                        }
+                    )
+    return {"arch": ARCH, "cubins": cubins, "launches": launches}
+
+
+def file_plan(source: Path, folder: Path) -> dict[str, Any]:
+    """Launches of every kernel of a file of (in, out, n) kernels."""
+    made = compile_source(source.read_text(), arch=ARCH, filename=f"/gpusim/{source.name}")
+    cubin: Cubin = parse_cubin(made.cubin)
+    (folder / f"{source.stem}.cubin").write_bytes(made.cubin)
+    launches = []
+    for name in cubin.kernels:
+        for grid, block, count in SHAPES:
+            launches.append(
+                {
+                    "id": f"{name}/{count}",
+                    "cubin": source.stem,
+                    "kernel": name,
+                    "grid": [grid, 1, 1],
+                    "block": [block, 1, 1],
+                    "shared": 0,
+                    "args": [
+                        {"buffer": "in", "dtype": "int32", "count": count, "fill": "random", "seed": 5},
+                        {"buffer": "out", "dtype": "int32", "count": 2 * count + 64, "fill": "random", "seed": 6},
+                        {"scalar": "int32", "value": count},
+                    ],
+                }
+            )
+    return {"arch": ARCH, "cubins": {source.stem: f"{source.stem}.cubin"}, "launches": launches}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write ``plan.json`` and the cubins into a folder."""
+    parser = argparse.ArgumentParser(description="Write a plan of launches with its cubins.")
+    parser.add_argument("what", help="'catalogue', or a .cu file")
+    parser.add_argument("folder", type=Path)
+    options = parser.parse_args(arguments)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    if options.what == "catalogue":
+        plan = catalogue_plan(options.folder)
+    else:
+        plan = file_plan(Path(options.what), options.folder)
+    (options.folder / "plan.json").write_text(json.dumps(plan))
+    print(f"{len(plan['launches'])} launches in {options.folder / 'plan.json'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""Whole kernels against an H200: results bit for bit, Nsight Compute's totals, and its counts of every instruction.
+
+The recordings (``data/h200_*.json.gz``, written by ``gpusim.runner.record``) hold the cubins, the launches and the
+answers, so the same machine code is executed here.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpusim
+from gpusim import kernels
+from gpusim.runner.replay import make_buffer
+
+DATA = Path(__file__).parent / "data"
+RECORDINGS = ("h200_catalogue", "h200_control")
+
+# The plain hardware counter of conflicts also sees arbitration between warps, a few events that change from run to run;
+# the instrumented counters repeat exactly.
+NOISY = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_"
+# Not comparable bit by bit: the order in which float atomics of different blocks arrive is not fixed; an exchange with
+# lanes that do not exist, and a word of shared memory that nobody wrote, give anything.
+UNDEFINED = {
+    "reduce_vec4/100000/0", "reduce_vec4/1048576/0", "half_shuffle/33", "syncwarp_loop/33",
+}  # fmt: skip
+
+SPACES = {
+    "tags": ("global", "generic"),
+    "sectors": ("global", "generic"),
+    "sectors_ideal": ("global", "generic"),
+    "wavefronts": ("shared", "generic"),
+    "wavefronts_ideal": ("shared", "generic"),
+}
+
+
+@cache
+def recording(name: str) -> dict[str, Any]:
+    with gzip.open(DATA / f"{name}.json.gz", "rt") as stream:
+        return json.load(stream)
+
+
+@cache
+def module(name: str, cubin: str) -> gpusim.Module:
+    return gpusim.load(base64.b64decode(recording(name)["plan"]["cubins"][cubin]))
+
+
+def groups() -> Iterator[Any]:
+    """Launches that share buffers, as test parameters."""
+    for name in RECORDINGS:
+        found: dict[str, list[int]] = {}
+        for number, launch in enumerate(recording(name)["plan"]["launches"]):
+            found.setdefault(launch.get("group", launch["id"]), []).append(number)
+        for group, numbers in found.items():
+            yield pytest.param(name, numbers, id=f"{name.removeprefix('h200_')}-{group}")
+
+
+def compare_launch(result: gpusim.Result, answer: dict[str, Any]) -> list[str]:
+    """What differs from the hardware."""
+    wrong = []
+    for name, hardware in answer["metrics"].items():
+        simulated = result.metrics.get(name)
+        if simulated is None or name.startswith("launch__"):
+            continue
+        if simulated != hardware and not (name.startswith(NOISY) and hardware > simulated):
+            wrong.append(f"{name}: {simulated}, hardware {hardware}")
+    if answer["count"] != len(result.instructions):
+        wrong.append(f"{len(result.instructions)} instructions, hardware {answer['count']}")
+    for column in ("executed", "thread_executed", "predicated_on", "divergent", "sectors_local", *SPACES):
+        recorded = answer["instructions"].get(column, [0] * answer["count"])
+        for instruction, hardware in zip(result.instructions, recorded, strict=True):
+            simulated = value_of(instruction, column)
+            if simulated != hardware:
+                at = f"{instruction.address:#06x} {instruction.sass}"
+                wrong.append(f"{at} {column}: {simulated}, hardware {hardware}")
+    return wrong
+
+
+def value_of(instruction: gpusim.InstructionCounts, column: str) -> int:
+    """The simulator's number for a column of Nsight Compute's source page."""
+    if column == "sectors_local":
+        return instruction.sectors if instruction.space == "local" else 0
+    if column in SPACES and instruction.space not in SPACES[column]:
+        return 0
+    return int(getattr(instruction, column))
+
+
+@pytest.mark.parametrize(("name", "numbers"), list(groups()))
+def test_results_totals_and_instructions_equal_the_hardware(name, numbers):
+    record = recording(name)
+    buffers: dict[str, np.ndarray] = {}
+    wrong = []
+    for number in numbers:
+        launch, answer = record["plan"]["launches"][number], record["launches"][number]
+        args: list[Any] = []
+        for spec in launch["args"]:
+            if "scalar" in spec:
+                args.append(np.dtype(spec["scalar"]).type(spec["value"]))
+            else:
+                if spec["buffer"] not in buffers:
+                    buffers[spec["buffer"]] = make_buffer(spec)
+                args.append(buffers[spec["buffer"]])
+        kernel = module(name, launch["cubin"])[launch["kernel"]]
+        result = kernel.launch(launch["grid"], launch["block"], args, launch["shared"])
+        wrong += compare_launch(result, answer)
+        if launch["id"] not in UNDEFINED:
+            for key, digest in answer["results"].items():
+                if hashlib.sha256(buffers[key].tobytes()).hexdigest()[:32] != digest:
+                    wrong.append(f"the contents of {key} differ from the hardware's")
+    assert not wrong, "\n".join(wrong[:20])
+
+
+def test_recordings_say_where_they_come_from():
+    for name in RECORDINGS:
+        header = recording(name)["header"]
+        assert header["device"] == "NVIDIA H200"
+        assert header["driver"] and header["ncu"] and header["date"] and header["command"]
+
+
+@pytest.mark.parametrize("family", sorted(kernels.families()))
+def test_the_compiler_still_makes_the_recorded_code(family):
+    """The committed sources compile to the recorded machine code, so the catalogue's counts are the hardware's."""
+    for case in kernels.families()[family]:
+        made = gpusim.compile(case.source, arch="sm_90", options=case.options, names=case.names)
+        recorded = module("h200_catalogue", case.source.stem)
+        for kernel in case.names:
+            function = made[kernel].function
+            assert function.code_sha256 == recorded[function.name].function.code_sha256, f"{case.name}: {kernel}"
