@@ -182,6 +182,7 @@ class Kernel:
             module.keep_variables(memory, variables)
         facts = self.facts(shape, threads, int(shared_bytes))
         done = Finished(facts, self.program, tally, function.barriers, source=module.source_lines())
+        collector.caveats |= engine.flow.caveats
         _tell(listeners, "finished", done)
         return build_result(done, collector, sampler)
 
@@ -383,7 +384,7 @@ def compile(
         raise CompileError(
             f"{name} compiles, but holds no kernel: a template kernel must be named, for example 'k<float>'", made.log
         )
-    path = os.path.abspath(name) if os.path.exists(name) else name
+    path = os.path.abspath(name)  # what the line table says, also of a source that is not in a file
     return Module(
         cubin,
         lowered=made.lowered,

@@ -105,7 +105,7 @@ class Result:
     instructions: list[InstructionCounts]
     occupancy: Occupancy
     path: str = "full execution"
-    source: dict[str, list[str]] = field(default_factory=dict, repr=False)
+    source: dict[str, list[str]] = field(default_factory=dict, repr=False, compare=False)
     patterns: dict[int, Pattern] = field(default_factory=dict, repr=False)
     caveats: list[str] = field(default_factory=list)
 

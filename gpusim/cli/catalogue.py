@@ -9,6 +9,7 @@ from typing import Any
 import gpusim
 from gpusim.errors import ExecutionError, UsageError
 from gpusim.kernels import Case, Problem
+from gpusim.toolchain import DEFAULT_ARCH, normalize_arch
 
 WORK_BY_DEFAULT = 600e6
 """Thread instructions that are executed without being asked for more: some seconds on two cores."""
@@ -31,10 +32,10 @@ class Check:
 
 def compile_case(case: Case, arch: str | None, options: tuple[str, ...] = ()) -> gpusim.Module:
     """The module of a case.  Raises UsageError for an architecture that lacks what the kernel uses."""
-    module = gpusim.compile(case.source, arch=arch, options=(*case.options, *options), names=case.names)
-    if module.cubin.arch < case.min_arch:
-        raise UsageError(f"{case.name} needs sm_{case.min_arch} or later, not sm_{module.cubin.arch}")
-    return module
+    target = normalize_arch(arch if arch is not None else DEFAULT_ARCH)
+    if int(target.removeprefix("sm_").rstrip("af")) < case.min_arch:
+        raise UsageError(f"{case.name} needs sm_{case.min_arch} or later, not {target}")
+    return gpusim.compile(case.source, arch=target, options=(*case.options, *options), names=case.names)
 
 
 def arguments(problem: Problem, args: tuple[Any, ...]) -> list[Any]:

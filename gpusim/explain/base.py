@@ -63,13 +63,18 @@ class Group:
 
 
 def groups(instructions: Iterable[InstructionCounts]) -> list[Group]:
-    """Memory instructions by source line, space and operation, in order of address; those without a line stay alone."""
+    """Memory instructions by source line, kind and cost a request, in order of address.
+
+    An unrolled loop is one group.  Instructions without a line stay alone, and so do those of a line that cost more
+    than their neighbours, such as the second load of ``in[index[i]]``.
+    """
     found: dict[tuple[object, ...], list[InstructionCounts]] = {}
     for counts in instructions:
         if counts.space is None:
             continue
         where = (counts.file, counts.line) if counts.line is not None else (counts.address,)
-        found.setdefault((*where, counts.space, counts.operation), []).append(counts)
+        each = [round(total / max(1, counts.requests), 1) for total in (counts.wavefronts, counts.sectors)]
+        found.setdefault((*where, counts.space, counts.operation, counts.width, *each), []).append(counts)
     return [Group(tuple(members)) for members in found.values()]
 
 

@@ -18,4 +18,5 @@ def find(result: Result) -> list[Finding]:
     """The findings of a launch, the most severe first."""
     sums = totals(result)
     found = [*memory_findings(result, sums), *flow_findings(result, sums)]
-    return sorted(found, key=lambda finding: (-finding.severity, finding.address or 0, finding.id))
+    # of equal ones those first that name a place
+    return sorted(found, key=lambda f: (-round(f.severity, 9), f.address is None, f.address or 0, f.id))

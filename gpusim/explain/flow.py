@@ -36,19 +36,18 @@ def _divergence(result: Result, totals: Totals) -> Iterator[Finding]:
         if severity < NEGLIGIBLE:
             continue
         worst = max(branches, key=lambda b: b.divergent)
-        lanes = sum(b.thread_executed for b in branches) / executed
         yield Finding(
             "divergent_branch",
             severity,
             f"A branch splits {100 * split / executed:.0f} % of the warps that reach it",
-            f"{split:,} of {executed:,} executions went both ways, with {number(lanes)} lanes active on average: the "
-            "two sides run one after the other, each with a part of the lanes.",
+            f"{split:,} of {executed:,} executions went both ways: the two sides run one after the other, each with a "
+            f"part of the lanes. Over the whole launch {100 * totals.idle_lanes:.0f} % of the lanes idle.",
             "Let the condition be the same for all lanes of a warp: choose the working threads by whole warps "
             "(tid < n rather than tid % n == 0), or sort the data so that neighbours decide alike.",
             worst.file,
             worst.line,
             worst.address,
-            {"divergent": split, "executed": executed, "lanes": lanes},
+            {"divergent": split, "executed": executed, "idle_lanes": totals.idle_lanes},
         )
 
 

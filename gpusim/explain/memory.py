@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -99,6 +100,14 @@ def _conflict_advice(pattern: Pattern | None, operation: str, average: float) ->
             f"Pad the rows: if they are {found.pitch} words apart, as the addresses of the first warp suggest, rows of "
             f"{found.better} words would take {count(found.better_wavefronts, 'wavefront')}"
             f"{f' ({rest})' if rest else ''}.{swizzle}"
+        )
+    step = pattern.common_step if pattern else None
+    if step is not None and step % 8 == 0:
+        used = BANKS // math.gcd(abs(step) // 4, BANKS)
+        return (
+            f"Give neighbouring lanes neighbouring words: a step of {abs(step) // 4} words reaches only "
+            f"{count(used, 'bank')} of {BANKS}. In a tree let thread t add element t + s for s halving, rather than "
+            "element 2 * s * t + s for s doubling."
         )
     return (
         "Let the lanes of a warp access different banks: neighbouring lanes neighbouring words, or rows whose pitch in "
@@ -207,7 +216,7 @@ def _local(result: Result, totals: Totals) -> Iterator[Finding]:
         f"{indexed:,} of these requests use an address computed at run time, {requests - indexed:,} a fixed place in "
         "the stack frame."
     )
-    if 2 * indexed >= requests:
+    if indexed:  # spilled registers always have a fixed place
         advice = (
             "Registers cannot be indexed: give the array only indices that the compiler knows (unroll the loops over "
             "it completely), or keep it in shared memory."

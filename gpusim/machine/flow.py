@@ -23,6 +23,14 @@ u32, i32, i8 = np.uint32, np.int32, np.int8
 
 EXITED, RUNNING, READY, AT_SYNC, AT_BARRIER, AT_WARPSYNC = (i8(k) for k in range(6))
 NOWHERE = i32(1 << 30)
+RECURSION_CAVEAT = (
+    "executed counts are not certain here: lanes of a warp return from different depths of recursion together, and "
+    "where the hardware brings them together again differs (recorded: up to 70 % fewer instructions)"
+)
+BREAK_CAVEAT = (
+    "counts of BSYNC may be off by a few: lanes leave a divergent region early (BREAK), and which of them wait together "
+    "was seen to differ (recorded: 5 in 1,247 instructions)"
+)
 STEP = 16
 
 
@@ -31,6 +39,7 @@ class Flow:
 
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
+        self.caveats: set[str] = set()  # sentences on counts that the model does not decide for certain
 
     def start(self) -> None:
         """All living lanes at address 0."""
@@ -271,6 +280,7 @@ class Flow:
             self.barriers[barrier] = shrink_rows(members & ~active)
         if self.together:
             return address + STEP
+        self.caveats.add(BREAK_CAVEAT)
         self._keep(address + STEP)
         self._release_syncs()
         return self.pick()
@@ -287,6 +297,8 @@ class Flow:
         chunk = self.chunk
         active = chunk.active_mask() if mask is None else chunk.wide(mask)
         bits = Lanes(chunk, active).first_active(word)
+        if ((bits != word) & active).any():
+            self.caveats.add(RECURSION_CAVEAT)
         members = (bits >> chunk.lane_ids.astype(u32) & u32(1)).astype(bool)
         old = self.barriers[barrier]
         before = np.zeros((1, chunk.threads), bool) if old is None else old

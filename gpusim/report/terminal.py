@@ -12,7 +12,7 @@ from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
 
-from gpusim.explain.base import Finding, place
+from gpusim.explain.base import Finding, count, place
 from gpusim.kernels import Case
 from gpusim.report import LaunchReport
 from gpusim.report import memory as memory_section
@@ -138,8 +138,8 @@ class Terminal:
         local = f", {launch.local_bytes:,} B local memory a thread" if launch.local_bytes else ""
         rows = [
             ("kernel", f"{launch.kernel} for {launch.arch}, machine code of {launch.made_by}"),
-            ("grid", f"{_shape(launch.grid)} = {launch.blocks:,} blocks"),
-            ("block", f"{_shape(launch.block)} = {launch.threads:,} threads"),
+            ("grid", _shape(launch.grid, count(launch.blocks, "block"))),
+            ("block", _shape(launch.block, count(launch.threads, "thread"))),
             ("resources", f"{launch.registers} registers a thread, shared memory {shared}{local}"),
             ("executed", f"{launch.warp_instructions:,} warp and {launch.thread_instructions:,} thread instructions"),
         ]
@@ -206,7 +206,7 @@ class Terminal:
         self.table(columns, cells)
 
     def lines(self, lines: Lines) -> None:
-        rows = [row for row in lines.rows if row.text is not None] or list(lines.rows)
+        rows = lines.rows
         if not rows:
             return
         shown = rows[: self.style.cut(rows, LINES_SHOWN)]
@@ -233,8 +233,9 @@ class Terminal:
     def occupancy(self, occupancy: OccupancySection) -> None:
         self.heading("Occupancy", "theoretical")
         self.text(
-            f"{occupancy.percent:.1f} %: {occupancy.blocks} blocks of {occupancy.warps_a_block} warps, "
-            f"{occupancy.warps} of {occupancy.warps_possible} warps of a multiprocessor, limited by {occupancy.limiter}"
+            f"{occupancy.percent:.1f} %: {count(occupancy.blocks, 'block')} of "
+            f"{count(occupancy.warps_a_block, 'warp')}, {occupancy.warps} of {occupancy.warps_possible} warps of a "
+            f"multiprocessor, limited by {occupancy.limiter}"
         )
         numbers = (_number(name) for name in ("available", "blocks", "warps"))
         columns = [_words("resource"), _words("a block takes"), *numbers, _words("")]
@@ -304,12 +305,12 @@ def _words(title: str) -> Column:
     return Column(title, overflow="fold")
 
 
-def _shape(shape: tuple[int, int, int]) -> str:
-    """'32 x 64', without the ones at the end."""
+def _shape(shape: tuple[int, int, int], total: str) -> str:
+    """'32 x 64 = 2,048 blocks', without the ones at the end; only the total of a single dimension."""
     parts = list(shape)
     while len(parts) > 1 and parts[-1] == 1:
         parts.pop()
-    return " x ".join(f"{part:,}" for part in parts)
+    return total if len(parts) == 1 else f"{' x '.join(f'{part:,}' for part in parts)} = {total}"
 
 
 def _size(size: int) -> str:

@@ -131,6 +131,8 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
     """Open a trace.  Raises InputError if it is none, is damaged, or was made by a newer gpusim."""
     path = Path(path)
     with _reading(path):
+        with path.open("rb"):
+            pass  # says what is wrong where there is no such file
         if not zipfile.is_zipfile(path):
             raise InputError(
                 f"{path} is not a gpusim trace, or is cut off: record one with 'gpusim analyze --trace FILE'"

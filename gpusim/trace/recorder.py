@@ -20,6 +20,7 @@ from gpusim.errors import InputError
 from gpusim.machine.events import Access, Branch
 from gpusim.result import Finished
 from gpusim.sass.instruction import Instruction
+from gpusim.toolchain import cuda_include_directories
 from gpusim.trace import format as layout
 
 LARGEST_SOURCE = 1 << 20
@@ -87,6 +88,8 @@ class TraceRecorder:
 
     def discard(self) -> None:
         """Leave no file."""
+        with suppress(OSError, ValueError):
+            self._zip.close()
         with suppress(OSError, ValueError):
             self._file.close()
         with suppress(OSError):
@@ -179,12 +182,13 @@ def _instruction(i: Instruction) -> tuple[int, str, str, str | None, int | None]
 
 
 def _source(done: Finished) -> dict[str, list[str]]:
-    """Source text of the files that the kernel's lines are in, as far as it is short."""
+    """Source text of the files that the kernel's lines are in, as far as it is short; CUDA's own headers stay out."""
+    cuda = tuple(f"{directory}{os.sep}" for directory in cuda_include_directories())
     files = dict.fromkeys(i.location.file for i in done.program.instructions if i.location)
     kept: dict[str, list[str]] = {}
     left = LARGEST_SOURCE
     for file in files:
-        lines = done.source.get(file, [])
+        lines = done.source.get(file, []) if not file.startswith(cuda) else []
         size = sum(map(len, lines))
         if lines and size <= left:
             kept[file] = lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -16,7 +17,20 @@ from gpusim.cli import catalogue
 from gpusim.cli.catalogue import Check
 
 FOREIGN = Path(__file__).parents[1] / "data" / "foreign"
-SCALE = ("--kernel", "scale", "--grid", 4, "--block", 64, "--arg", "f32[256]=ones", "--arg", "f32=2", "--arg", "i32=250")
+SCALE = (
+    "--kernel",
+    "scale",
+    "--grid",
+    4,
+    "--block",
+    64,
+    "--arg",
+    "f32[256]=ones",
+    "--arg",
+    "f32=2",
+    "--arg",
+    "i32=250",
+)
 
 
 # ---- the catalogue --------------------------------------------------------------------------------------------------
@@ -107,6 +121,13 @@ def test_default_size_is_one_that_takes_seconds(monkeypatch):
 def test_architecture(gpusim_run):
     document = json.loads(gpusim_run("analyze", "scale", "--size", 64, "--arch", "sm_80", "--json").out)
     assert document["launch"]["arch"] == "sm_80"
+
+
+def test_a_kernel_that_needs_a_later_architecture(gpusim_run, monkeypatch):
+    case = dataclasses.replace(kernels.find("scale"), min_arch=80)
+    monkeypatch.setattr("gpusim.kernels.find", lambda name: case)
+    said = gpusim_run("analyze", "scale", "--size", 64, "--arch", "sm_75").sentence
+    assert said == "scale needs sm_80 or later, not sm_75"
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------

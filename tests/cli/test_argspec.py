@@ -114,7 +114,7 @@ def test_files(tmp_path):
         with pytest.raises(UsageError, match=what):
             parse(spec)
     (tmp_path / "text.npy").write_text("no array")
-    with pytest.raises(UsageError, match="is not a .npy file of numbers"):
+    with pytest.raises(UsageError, match=r"is not a \.npy file of numbers"):
         parse(f"f32[12]=@{tmp_path / 'text.npy'}")
     np.savez(tmp_path / "several.npz", values)
     with pytest.raises(UsageError, match="holds several arrays"):
