@@ -23,7 +23,7 @@ SCHEMA = 1
 class InstructionCounts:
     """Counters of one instruction of the kernel, all exact.
 
-    ``executed``: warps that issued it; ``thread_executed``: executing lanes of these; ``predicated_on``: of those, lanes
+    ``executed``: warps that issued it; ``thread_executed``: executing lanes of these; ``predicated_on``: those of them
     whose guard held.  ``requests``: warps with at least one accessing lane.  ``sectors``, ``tags``: 32-byte sectors and
     128-byte lines of global (or local) memory; ``wavefronts``: passes of shared memory; ``_ideal``: what the same lanes
     would need at best.  ``divergent``: warps that this branch split.

@@ -71,7 +71,8 @@ COLUMNS = {
 # asked for by name, since not every version's section shows them
 SOURCE_METRICS = [
     "inst_executed", "thread_inst_executed", "thread_inst_executed_true", "memory_l1_wavefronts_shared",
-    "memory_l1_wavefronts_shared_ideal", "memory_l2_theoretical_sectors_local", "smsp__branch_targets_threads_divergent",
+    "memory_l1_wavefronts_shared_ideal", "memory_l2_theoretical_sectors_local",
+    "smsp__branch_targets_threads_divergent",
 ]  # fmt: skip
 
 

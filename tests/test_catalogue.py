@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cuda.bindings import nvrtc
-from gpusim.kernels import Case, Problem, Reference, Tolerance
-from gpusim.kernels.transpose.case import problem as transpose_problem
 
 from gpusim import kernels
 from gpusim.errors import UsageError
+from gpusim.kernels import Case, Problem, Reference, Tolerance
+from gpusim.kernels.transpose.case import problem as transpose_problem
 
 EXPECTED = {
     "basic": ["scale", "vector_add"],

@@ -11,7 +11,7 @@ import pytest
 from gpusim.errors import InputError, UsageError
 from gpusim.machine.limits import check_shape, occupancy, triple
 
-RECORDING = json.loads(gzip.open(Path(__file__).parent / "data" / "h200_carveout.json.gz", "rt").read())
+RECORDING = json.loads(gzip.decompress((Path(__file__).parent / "data" / "h200_carveout.json.gz").read_bytes()))
 
 
 def test_every_recorded_launch():

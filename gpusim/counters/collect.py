@@ -183,7 +183,8 @@ class Collector:
             target, origin, writing, reading = target[:1], origin[:1], writing[:1], reading[:1]
             repeat *= blocks
         rows = [array.reshape(-1, 32) for array in (target, writing, origin, reading)]
-        if not event.op.bypass and not rules.async_copy_decided(*rows, event.op.width).all():
+        decided = rules.async_copy_decided(rows[0], rows[1], rows[2], rows[3], event.op.width)
+        if not event.op.bypass and not decided.all():
             self.caveats.add(COPY_CAVEAT)
         return count_copy(event.op, *rows), repeat
 

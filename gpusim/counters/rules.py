@@ -27,8 +27,8 @@ from gpusim.counters.rules_shared import (
 from gpusim.machine.atomics import cast_spin_winners
 
 __all__ = [
-    "SECTOR_BYTES",
     "ATOMIC_OPS",
+    "SECTOR_BYTES",
     "async_copy_conflicts",
     "async_copy_decided",
     "async_copy_sectors",

@@ -158,8 +158,8 @@ def shared_wavefronts(addresses: npt.ArrayLike, active: npt.ArrayLike, width: in
     short cut: two adjacent parts (of a 16-byte load the two quarters of a half warp) take one wavefront together if
     their lanes want at most one word from each bank and the lanes pair up. They pair up if every two active lanes `i`
     and `i ^ 1` of the two parts agree in their address, or every two active `i` and `i ^ 2`. Of 16-byte loads
-    `_halves_merge` tells what that means where lanes are inactive; moreover, where all active lanes name the same address every
-    16 of them take one wavefront, wherever they are.
+    `_halves_merge` tells what that means where lanes are inactive; moreover, where all active lanes name the same
+    address, every 16 of them take one wavefront, wherever they are.
     """
     _check_direction(op)
     parts = parts_of(width)
@@ -325,7 +325,8 @@ def async_copy_decided(
     """
     sides = ((shared_addresses, writing), (global_addresses, reading))
     lanes = [_atomic_part_lanes(addresses, active, width) for addresses, active in sides]
-    return ~((lanes[0] > 1) & (lanes[1] > 1)).any(axis=1)
+    both: BoolArray = (lanes[0] > 1) & (lanes[1] > 1)
+    return np.asarray(~both.any(axis=1))
 
 
 def async_copy_conflicts(

@@ -117,9 +117,7 @@ class MemoryUnit:
         if not self.device.inside(low, high + width - 1):
             outside = self.device.outside_mask(offsets, width) & self._exact(mask)
             if outside.any():
-                raise self._fault(
-                    index, f"{width}-byte access outside every buffer", outside, addresses, "global"
-                )
+                raise self._fault(index, f"{width}-byte access outside every buffer", outside, addresses, "global")
         return offsets
 
     def _checked_shared(self, index: int, addresses: Array, mask: Array | None, width: int) -> Array:
@@ -189,9 +187,7 @@ class MemoryUnit:
             offsets = np.where(mask, offsets, 0)
         bad = (offsets & (op.width - 1)) != 0
         if bad.any():
-            raise self._fault(
-                index, f"misaligned {op.width}-byte access", bad & self._exact(mask), address, "local"
-            )
+            raise self._fault(index, f"misaligned {op.width}-byte access", bad & self._exact(mask), address, "local")
         outside = (offsets < 0) | (offsets + op.width > self.chunk.local_bytes)
         if outside.any():
             raise self._fault(
@@ -237,9 +233,7 @@ class MemoryUnit:
             offsets = offsets + self.chunk.shared_rows
         self._write(target, offsets, op.width, mask, values)
 
-    def _write(
-        self, target: Array, offsets: Array, width: int, mask: Array | None, values: tuple[Array, ...]
-    ) -> None:
+    def _write(self, target: Array, offsets: Array, width: int, mask: Array | None, values: tuple[Array, ...]) -> None:
         kinds: dict[int, Any] = {1: np.uint8, 2: np.uint16}
         kind = kinds.get(width, u32)
         _, flat = _join(mask, offsets, *values)
@@ -306,9 +300,7 @@ class MemoryUnit:
             self.store(index, self._as(op, space), where, lanes, *values)
 
     # -- atomics ---------------------------------------------------------------------------------------------------
-    def atomic(
-        self, index: int, op: MemoryOp, address: Array, mask: Array | None, *values: Array
-    ) -> tuple[Array, ...]:
+    def atomic(self, index: int, op: MemoryOp, address: Array, mask: Array | None, *values: Array) -> tuple[Array, ...]:
         """Apply an atomic; returns the words of the old contents (of 1 for a lane whose cast stored)."""
         if op.space == "generic":
             result = self._nothing(op)
@@ -342,9 +334,7 @@ class MemoryUnit:
             add_vectors(target, lanes_of[0], op.element, op.vector, words)
             return self._nothing(op)
         if op.width == 8:
-            words = [
-                lo.astype(u64) | hi.astype(u64) << u64(32) for lo, hi in zip(words[::2], words[1::2], strict=True)
-            ]
+            words = [lo.astype(u64) | hi.astype(u64) << u64(32) for lo, hi in zip(words[::2], words[1::2], strict=True)]
         assert op.atomic is not None
         wanted = op.dest is not None and not op.dest.is_sink
         old = apply_atomic(

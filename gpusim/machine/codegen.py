@@ -127,7 +127,9 @@ class BlockWriter:
                 text = f"({text} ^ SIGN64)"
         else:
             if operand.absolute:
-                text = f"abs({text}.view({'i64' if kind in _WIDE else 'i32'})).view({'u64' if kind in _WIDE else 'u32'})"
+                text = (
+                    f"abs({text}.view({'i64' if kind in _WIDE else 'i32'})).view({'u64' if kind in _WIDE else 'u32'})"
+                )
             if operand.negated:
                 text = f"({'u64' if kind in _WIDE else 'u32'}(0) - {text})"
         return text + _VIEWS[kind]
@@ -244,9 +246,7 @@ class BlockWriter:
             return self._memory(index, meaning, guard, masked, mask)
         return self._control(index, meaning, mask)
 
-    def _memory(
-        self, index: int, op: MemoryOp, guard: Predicate | None, masked: bool, mask: str
-    ) -> list[str]:
+    def _memory(self, index: int, op: MemoryOp, guard: Predicate | None, masked: bool, mask: str) -> list[str]:
         self.names[f"op{index}"] = op
         place = self.address(op.address, op.wide, op.space)
         values = [self.value(s) for s in op.sources]

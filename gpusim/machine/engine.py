@@ -36,7 +36,6 @@ def chunk_size(registers: int) -> int:
     return max(LEAST_CHUNK, min(MOST_CHUNK, CHUNK_WORDS // max(1, registers)))
 
 
-
 @dataclass
 class Compiled:
     """A program's block functions as code, to be bound to a launch's constants."""
@@ -281,7 +280,7 @@ class Engine:
         return result
 
     def _by_convergence(self, block: BasicBlock, chosen: Array | None, diverged: bool) -> Array:
-        """BRA.DIV: executing lanes of warps in which living lanes of the mask do not execute; BRA.CONV: of the others."""
+        """BRA.DIV: executing lanes of warps in which living lanes of the mask do not execute; BRA.CONV: the others."""
         chunk = self.chunk
         active = chunk.active_mask()
         wanted = chunk.alive_mask()
@@ -328,5 +327,3 @@ class Engine:
             if instruction.guard is not None:
                 on[index] = self.chunk.predicated_on.get(index, 0)
         return Tally(executed, threads, on)
-
-

@@ -28,10 +28,15 @@ RECURSION_CAVEAT = (
     "where the hardware brings them together again differs (recorded: up to 70 % fewer instructions)"
 )
 BREAK_CAVEAT = (
-    "counts of BSYNC may be off by a few: lanes leave a divergent region early (BREAK), and which of them wait together "
-    "was seen to differ (recorded: 5 in 1,247 instructions)"
+    "counts of BSYNC may be off by a few: lanes leave a divergent region early (BREAK), and which of them wait "
+    "together was seen to differ (recorded: 5 in 1,247 instructions)"
 )
 STEP = 16
+
+
+def same_lanes(first: Array, second: Array) -> bool:
+    """Whether two masks of broadcastable shapes name the same lanes."""
+    return bool((first == second).all())
 
 
 class Flow:
@@ -95,7 +100,7 @@ class Flow:
         self.next_other = int(np.where(others, self.place, NOWHERE).min()) if others.any() else int(NOWHERE)
         chosen = shrink_rows(chosen)
         alive = chunk.alive_mask()
-        if np.array_equal(*np.broadcast_arrays(chosen, alive)):
+        if same_lanes(chosen, alive):
             self.together = True
             chunk.set_active(chunk.alive)
         else:
@@ -341,7 +346,7 @@ class Flow:
             return following
         chunk = self.chunk
         active = chunk.active_mask()
-        if waiting is not None and not np.array_equal(*np.broadcast_arrays(waiting, active)):
+        if waiting is not None and not same_lanes(waiting, active):
             raise ExecutionError(f"a partly predicated warp synchronisation at {address:#x} is not supported")
         wanted = np.ones((1, chunk.threads), bool)
         if word is not None:

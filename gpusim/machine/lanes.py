@@ -119,7 +119,7 @@ class Lanes:
         everyone = (active * _BITS).sum(axis=2, dtype=u32)
         agree = (word == everyone[:, :, None]) | ~active
         rows = word.shape[0]
-        return word.reshape(rows, -1), self._spread(agree.all(axis=2))
+        return word.reshape(rows, -1), self._spread(np.asarray(agree.all(axis=2)))
 
     def reduce(self, value: Array, name: str) -> Array:
         """Reduction of int64 values over the active lanes."""

@@ -71,14 +71,14 @@ def triple(value: object, what: str) -> tuple[int, int, int]:
     """A grid or block shape from an int or 1 to 3 ints.  Raises UsageError."""
     parts = (value,) if isinstance(value, int) or not hasattr(value, "__iter__") else tuple(value)
     try:
-        numbers = [int(p) for p in parts]  # type: ignore[call-overload]
+        numbers = [int(p) for p in parts]
         exact = all(n == p for n, p in zip(numbers, parts, strict=True))
     except (TypeError, ValueError):
         exact = False
         numbers = []
     if not exact or not 1 <= len(numbers) <= 3:
         raise UsageError(f"the {what} must be one to three whole numbers, not {value!r}")
-    x, y, z = (numbers + [1, 1])[:3]
+    x, y, z = [*numbers, 1, 1][:3]
     return x, y, z
 
 
@@ -113,9 +113,7 @@ class Occupancy:
 
     @property
     def blocks(self) -> int:
-        return min(
-            self.limit_warps, self.limit_blocks, self.limit_registers, self.limit_shared, self.limit_barriers
-        )
+        return min(self.limit_warps, self.limit_blocks, self.limit_registers, self.limit_shared, self.limit_barriers)
 
     @property
     def percent(self) -> float:

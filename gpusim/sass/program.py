@@ -25,7 +25,7 @@ _ENDS_BLOCK = {
 
 @dataclass(frozen=True)
 class BasicBlock:
-    """Instructions ``first`` .. ``last`` (indices, inclusive); ``control`` is the last one's operation, if it ends it."""
+    """Instructions ``first`` .. ``last`` (indices, inclusive); ``control``: the last one's operation, if it ends it."""
 
     number: int
     first: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+
 from gpusim.kernels import Case, Launch, Problem, Reference, blocks_to_cover, poisoned, random_values
 
 SOURCE = Path(__file__).with_name("basic.cu")

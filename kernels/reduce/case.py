@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+
 from gpusim.kernels import Case, Float, Launch, Problem, Reference, Tolerance, blocks_to_cover, poisoned, random_values
 
 HERE = Path(__file__).parent

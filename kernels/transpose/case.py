@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+
 from gpusim.kernels import Case, Launch, Problem, Reference, blocks_to_cover, poisoned, random_values
 
 SOURCE = Path(__file__).with_name("transpose.cu")
