@@ -58,7 +58,7 @@ def place(function: FunctionInfo, args: Sequence[Any], memory: DeviceMemory) -> 
     bound = Bound(b"")
     seen: dict[int, Buffer] = {}
     for number, (argument, param) in enumerate(zip(args, function.params, strict=True)):
-        what = f"argument {number}"
+        what = f"argument {number + 1}"
         if isinstance(argument, np.ndarray):
             raw = _pointer(argument, param.size, what, function, memory, seen, bound)
         else:
