@@ -52,7 +52,7 @@ def test_wrong_number_of_arguments(gpusim_run, source, given, what):
 def test_argument_of_another_size(gpusim_run, source):
     args = ("--arg", "f32[32]=ones", "--arg", "f64=2", "--arg", "i32=32")
     said = gpusim_run("analyze", source, "--kernel", "scale", *LAUNCH, *args).sentence
-    assert said.startswith("argument 1 is a float64 of 8 bytes, but the parameter has 4")
+    assert said.startswith("argument 2 is a float64 of 8 bytes, but the parameter has 4")
 
 
 @pytest.mark.parametrize("missing", ["grid", "block"])
@@ -114,7 +114,7 @@ def test_access_outside_every_buffer(gpusim_run, source):
         "by thread (8, 0, 0) of block (1, 0, 0)",
         "LDG.E",
         "some.cu:5)",
-        "nearest buffer: 0 bytes past the end of argument 0 (160 bytes at 0x",
+        "nearest buffer: 0 bytes past the end of argument 1 (160 bytes at 0x",
     ):
         assert part in said
 
