@@ -75,16 +75,14 @@ def count_rows(op: MemoryOp, space: str, addresses: Array, mask: Array, generic:
         sectors = _local_sectors(addresses, mask, op.width)
         ideal = np.minimum(-(-mask.sum(axis=1) * op.width // rules.SECTOR_BYTES), sectors)
         return Counted(requests=requests, sectors=int(sectors.sum()), sectors_ideal=int(ideal.sum()))
-    tags = int(rules.global_tags(addresses, mask).sum())
-    sectors = rules.global_sectors(addresses, mask, op.width)
+    sectors, ideal, tags = (int(counts.sum()) for counts in rules.global_counts(addresses, mask, op.width))
     passes = 0
     if op.operation in ("atomic", "reduce"):
         passes = int(rules.global_atomic_passes(addresses, mask, op.width, global_atomic_name(op)).sum())
-    ideal = rules.global_sectors_ideal(addresses, mask, op.width)
     copied = 0
     if op.operation == "async_copy":
         copied = int(rules.async_copy_sectors(addresses, mask, op.width, op.bypass, op.zero_fill).sum())
-    return Counted(requests, int(sectors.sum()), int(ideal.sum()), tags, copy_sectors=copied, atomic_passes=passes)
+    return Counted(requests, sectors, ideal, tags, copy_sectors=copied, atomic_passes=passes)
 
 
 def count_copy(op: MemoryOp, target: Array, writing: Array, origin: Array, reading: Array) -> Counted:
@@ -144,34 +142,36 @@ class Collector:
         self.caveats: set[str] = set()  # sentences on counts that are not certain
 
     def access(self, event: Access) -> None:
-        counted, times = self._counted(event)
         fields, index = self.fields, event.index
         space = self.by_space.get(event.space)
         if space is None:
             space = self.by_space[event.space] = {name: np.zeros_like(fields["requests"]) for name in FIELDS}
-        for name in COUNTED:
-            amount = getattr(counted, name) * times
-            if amount:
-                fields[name][index] += amount
-                space[name][index] += amount
+        for counted, times in self._counted(event):
+            for name in COUNTED:
+                amount = getattr(counted, name) * times
+                if amount:
+                    fields[name][index] += amount
+                    space[name][index] += amount
 
-    def _counted(self, event: Access) -> tuple[Counted, int]:
+    def _counted(self, event: Access) -> list[tuple[Counted, int]]:
         """Counters of the event's warps and how often to take them: blocks that repeat a pattern are counted once."""
         if event.origin is not None:
-            return self._copied(event)
+            return [self._copied(event)]
         mask = ALL_LANES if event.mask is None else event.mask
         addresses = event.addresses
         rows = max(addresses.shape[0], mask.shape[0])
         if rows > 1 and (mask.shape[0] == 1 or bool((mask == mask[:1]).all())):
-            pattern = self._repeated(np.broadcast_to(addresses, (rows, event.threads)), mask[:1], event.threads)
-            if pattern is not None:
-                return self._once(event, *pattern), event.blocks
+            wide = np.broadcast_to(addresses, (rows, event.threads))
+            patterns = self._repeated(wide, np.broadcast_to(mask[:1], (1, event.threads))[0])
+            if patterns is not None:
+                again = event.blocks // rows
+                return [(self._once(event, where, lanes), times * again) for where, lanes, times in patterns]
         addresses = np.broadcast_to(addresses, (rows, event.threads)).reshape(-1, 32)
         masks = np.broadcast_to(mask, (rows, event.threads)).reshape(-1, 32)
         if event.mask is not None and rows > 1:
             issued = masks.any(axis=1)
             addresses, masks = addresses[issued], masks[issued]
-        return self._once(event, addresses, masks), event.blocks // rows
+        return [(self._once(event, addresses, masks), event.blocks // rows)]
 
     def _copied(self, event: Access) -> tuple[Counted, int]:
         """The same for an asynchronous copy's shared side, where only places within a line matter."""
@@ -189,17 +189,31 @@ class Collector:
         return count_copy(event.op, *rows), repeat
 
     @staticmethod
-    def _repeated(addresses: Array, mask: Array, threads: int) -> tuple[Array, Array] | None:
-        """The rows (warps, 32) of one block, when all blocks access the same offsets modulo a 128-byte line."""
-        lanes = np.broadcast_to(mask, (1, threads))[0]
+    def _repeated(addresses: Array, lanes: Array) -> list[tuple[Array, Array, int]] | None:
+        """The distinct patterns of blocks that access the same offsets from their first lane's address, else None.
+
+        ``addresses`` (blocks, threads), ``lanes`` (threads,) bool.  Each pattern is the rows (warps, 32) of one block,
+        their mask, and how many blocks have it: only the first address modulo a 128-byte line tells blocks apart.
+        """
         first = int(lanes.argmax())
-        taking = addresses if lanes.all() else addresses[:, lanes]
-        relative = taking - (addresses[:, first : first + 1] & -LINE_BYTES)
+        starts = addresses[:, first]
+        everyone = bool(lanes.all())
+        taking = addresses if everyone else addresses[:, lanes]
+        relative = taking - starts[:, None]
         if not bool((relative == relative[:1]).all()):
             return None
-        row = np.zeros(threads, np.int64)
-        row[lanes] = relative[0]
-        return row.reshape(-1, 32), lanes.reshape(-1, 32)
+        row = relative[0]
+        if not everyone:
+            row = np.zeros(len(lanes), np.int64)
+            row[lanes] = relative[0]
+        masks = lanes.reshape(-1, 32)
+        # a multiple of the line keeps every address positive
+        start = LINE_BYTES * (1 + int(-row.min()) // LINE_BYTES) if row.min() < 0 else 0
+        phases, counts = np.unique(starts & (LINE_BYTES - 1), return_counts=True)
+        return [
+            ((row + (start + int(phase))).reshape(-1, 32), masks, int(count))
+            for phase, count in zip(phases, counts, strict=True)
+        ]
 
     def _once(self, event: Access, addresses: Array, mask: Array) -> Counted:
         # the machine hands over a generic access split by space, with the space in the op

@@ -63,6 +63,18 @@ def global_sectors_ideal(addresses: npt.ArrayLike, active: npt.ArrayLike, width:
     return np.minimum(-(-lanes * width // SECTOR_BYTES), global_sectors(addresses, active, width))
 
 
+def global_counts(addresses: npt.ArrayLike, active: npt.ArrayLike, width: int) -> tuple[IntArray, IntArray, IntArray]:
+    """(sectors, ideal sectors, tags) in one go: `global_sectors`, `global_sectors_ideal` and `global_tags`."""
+    address_array, active_array = _checked(addresses, active)
+    lanes = active_array.sum(axis=1)
+    ordered = np.sort(_fill_inactive(address_array >> np.uint64(5), active_array), axis=1)
+    lines = ordered >> np.uint64(2)
+    sectors, tags = (
+        np.where(lanes > 0, 1 + np.count_nonzero(units[:, 1:] != units[:, :-1], axis=1), 0) for units in (ordered, lines)
+    )
+    return sectors, np.minimum(-(-lanes * width // SECTOR_BYTES), sectors), tags
+
+
 def global_tags(addresses: npt.ArrayLike, active: npt.ArrayLike) -> IntArray:
     """Tag look-ups: the different lines touched by the whole warp; the same for every width and operation."""
     address_array, active_array = _checked(addresses, active)

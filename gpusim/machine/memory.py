@@ -64,10 +64,14 @@ class DeviceMemory:
 
     def build(self) -> None:
         """Lay out the bytes; call once after the last :meth:`add`."""
-        self.bytes = np.full(self._top + GUARD_BYTES, POISON, np.uint8)
+        self.bytes = np.empty(self._top + GUARD_BYTES, np.uint8)
+        after = 0
         for buffer, raw in zip(self.buffers, self._contents, strict=True):
             offset = buffer.start - self.base
-            self.bytes[offset : offset + buffer.size] = raw
+            self.bytes[after:offset] = POISON
+            after = offset + buffer.size
+            self.bytes[offset:after] = raw
+        self.bytes[after:] = POISON
         self._contents.clear()
         self._starts = [b.start - self.base for b in self.buffers]
         self._ends = [b.end - self.base for b in self.buffers]
@@ -75,9 +79,9 @@ class DeviceMemory:
         self.words32 = self.bytes.view(np.uint32)
 
     def read(self, buffer: Buffer) -> np.ndarray[Any, Any]:
-        """The buffer's bytes as they are now (a copy)."""
+        """The buffer's bytes as they are now (a view)."""
         offset = buffer.start - self.base
-        return self.bytes[offset : offset + buffer.size].copy()
+        return self.bytes[offset : offset + buffer.size]
 
     def inside(self, low: int, high: int) -> bool:
         """Whether the byte offsets ``low`` .. ``high`` (inclusive) lie in one buffer."""
