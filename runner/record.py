@@ -164,6 +164,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--no-source", action="store_true", help="totals only")
     parser.add_argument("--launch-only", action="store_true", help="launch__ metrics only")
+    parser.add_argument("--results-only", action="store_true", help="digests of the results, no counters")
     parser.add_argument("--keep-page", type=Path, help="also keep ncu's source page as it is (gzip)")
     options = parser.parse_args(arguments)
     replay = [sys.executable, str(Path(__file__).with_name("replay.py")), str(options.plan)]
@@ -171,6 +172,11 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         results = Path(scratch) / "results.json"
         run([*replay, "--results", str(results)])
+        if options.results_only:
+            digests = json.loads(results.read_text())
+            recorded = [{"id": launch["id"], "results": digests[launch["id"]]} for launch in plan["launches"]]
+            write_recording(options, plan, recorded, "replay only")
+            return 0
         report = str(Path(scratch) / "report")
         base = ["ncu", "--clock-control", "none", "--cache-control", "none"]
         wanted = ["--section", "LaunchStats", "--section", "Occupancy"]
@@ -200,6 +206,15 @@ def main(arguments: list[str] | None = None) -> int:
             entry["instructions"] = columns_of(table)
             entry["count"] = len(table["rows"])
         recorded.append(entry)
+    command = "ncu --clock-control none --cache-control none " + " ".join(wanted[:4]) + " --metrics ..."
+    write_recording(options, plan, recorded, command)
+    return 0
+
+
+def write_recording(
+    options: argparse.Namespace, plan: dict[str, Any], recorded: list[dict[str, Any]], command: str
+) -> None:
+    """Write plan, cubins and answers, with where they come from, and rename into place."""
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     device, driver = run(query).splitlines()[0].split(", ")
     header = {
@@ -207,7 +222,7 @@ def main(arguments: list[str] | None = None) -> int:
         "driver": driver,
         "ncu": run(["ncu", "--version"]).strip().splitlines()[-1],
         "date": datetime.date.today().isoformat(),
-        "command": "ncu --clock-control none --cache-control none " + " ".join(wanted[:4]) + " --metrics ...",
+        "command": command,
     }
     for name, path in plan["cubins"].items():
         plan["cubins"][name] = base64.b64encode((options.plan.parent / path).read_bytes()).decode()
@@ -215,7 +230,6 @@ def main(arguments: list[str] | None = None) -> int:
     with gzip.open(temporary, "wt") as stream:
         json.dump({"header": header, "plan": plan, "launches": recorded}, stream)
     os.replace(temporary, options.out)
-    return 0
 
 
 if __name__ == "__main__":
