@@ -80,7 +80,7 @@ class Kernel:
         """Execute the kernel and write the buffers back into the arrays of ``args``.
 
         ``grid``, ``block``: ints or 1 to 3-tuples.  ``args``: NumPy arrays (device buffers) and NumPy scalars in
-        parameter order, by-value structs as void scalars.  ``shared_bytes``: dynamic shared memory.  On an error
+        parameter order, by-value structs as void scalars, None for a null pointer.  ``shared_bytes``: dynamic shared memory.  On an error
         (UsageError, UnsupportedError, ExecutionError) no array has changed.
         """
         return self._run(grid, block, args, shared_bytes, True, listeners, progress)
@@ -213,8 +213,7 @@ class Kernel:
         struct.pack_into("<3I", zero, 0x360 if recent else 0x0, *block)
         struct.pack_into("<3I", zero, 0x370 if recent else 0xC, *grid)
         struct.pack_into("<I", zero, 0x37C if recent else 0x28, local_bytes)
-        if not recent:
-            struct.pack_into("<QQ", zero, 0x18, SHARED_WINDOW, LOCAL_WINDOW)
+        struct.pack_into("<QQ", zero, 0x2F0 if recent else 0x18, SHARED_WINDOW, LOCAL_WINDOW)
         zero[base : base + len(parameters)] = parameters
         banks[0] = bytes(zero)
         return banks

@@ -91,6 +91,12 @@ def _pointer(
 
 
 def _scalar(value: Any, size: int, what: str, function: FunctionInfo) -> bytes:
+    if value is None:
+        if size != 8:
+            raise UsageError(
+                f"{what} is None, a null pointer, but the parameter has {size} bytes, in {signature(function)}"
+            )
+        return bytes(8)
     if isinstance(value, np.generic):
         raw = value.tobytes()
         if len(raw) != size:
@@ -105,5 +111,6 @@ def _scalar(value: Any, size: int, what: str, function: FunctionInfo) -> bytes:
             f"{signature(function)} takes"
         )
     raise UsageError(
-        f"{what} is a {type(value).__name__}: arguments are NumPy arrays (device buffers) and NumPy scalars"
+        f"{what} is a {type(value).__name__}: arguments are NumPy arrays (device buffers), NumPy scalars, or None (a "
+        "null pointer)"
     )

@@ -133,6 +133,13 @@ class Result:
         }
 
 
+def _architecture_caveat(arch: str) -> set[str]:
+    """The counting rules were recorded on sm_90; elsewhere they are assumed to be the same."""
+    if arch == "sm_90":
+        return set()
+    return {f"memory counters follow rules recorded on sm_90 (H200), not confirmed on {arch} by a recording"}
+
+
 def build_result(done: Finished, collector: Collector, sampler: PatternSampler) -> Result:
     """The Result of a launch from what it left behind and what its listeners counted."""
     fits = done.occupancy
@@ -144,7 +151,7 @@ def build_result(done: Finished, collector: Collector, sampler: PatternSampler) 
         path=done.path,
         source=done.source,
         patterns=sampler.patterns,
-        caveats=sorted(collector.caveats),
+        caveats=sorted(collector.caveats | _architecture_caveat(done.launch.arch)),
     )
 
 
@@ -245,13 +252,19 @@ def instruction_counts(program: Program, tally: Tally, collector: Collector) -> 
 
 
 def launch_metrics(facts: LaunchFacts, occupancy: Occupancy) -> dict[str, int]:
-    """The launch__ metrics: shape, resources, and the resident blocks that each resource allows."""
-    return {
+    """The launch__ metrics: shape, resources, and the resident blocks that each resource allows.
+
+    The registers allocated are Nsight Compute's quotient of a block's registers and its threads; it is left out where
+    a partly filled warp makes it a fraction.
+    """
+    threads = facts.block[0] * facts.block[1] * facts.block[2]
+    allocated, fraction = divmod(occupancy.registers_allocated * 32 * -(-threads // 32), threads)
+    found = {
         "launch__grid_size": facts.grid[0] * facts.grid[1] * facts.grid[2],
-        "launch__block_size": facts.block[0] * facts.block[1] * facts.block[2],
+        "launch__block_size": threads,
         "launch__thread_count": int(np.prod(facts.grid, dtype=object)) * int(np.prod(facts.block)),
-        "launch__registers_per_thread": facts.registers,
-        "launch__registers_per_thread_allocated": occupancy.registers_allocated,
+        "launch__registers_per_thread": occupancy.registers,
+        "launch__registers_per_thread_allocated": allocated,
         "launch__shared_mem_per_block_static": facts.shared_static,
         "launch__shared_mem_per_block_dynamic": facts.shared_dynamic,
         "launch__occupancy_limit_blocks": occupancy.limit_blocks,
@@ -260,3 +273,6 @@ def launch_metrics(facts: LaunchFacts, occupancy: Occupancy) -> dict[str, int]:
         "launch__occupancy_limit_warps": occupancy.limit_warps,
         "launch__occupancy_limit_barriers": occupancy.limit_barriers,
     }
+    if fraction:
+        del found["launch__registers_per_thread_allocated"]
+    return found

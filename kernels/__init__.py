@@ -130,6 +130,8 @@ class Case:
     options: tuple[str, ...] = ()
     """Compiler options beyond the architecture."""
     min_arch: int = 75
+    aliases: tuple[str, ...] = ()
+    """Other names that ``find`` knows it by: the first of a row of variants also has the name of the row."""
 
     @functools.cached_property
     def names(self) -> tuple[str, ...]:
@@ -150,9 +152,10 @@ def families() -> dict[str, tuple[Case, ...]]:
         for case in cases:
             if case.family != module.name:
                 raise ValueError(f"{case.name} is in the folder {module.name} but says family {case.family!r}")
-            if case.name in seen:
-                raise ValueError(f"the name {case.name} is used twice: in {seen[case.name]} and in {module.name}")
-            seen[case.name] = module.name
+            for name in (case.name, *case.aliases):
+                if name in seen:
+                    raise ValueError(f"the name {name} is used twice: in {seen[name]} and in {module.name}")
+                seen[name] = module.name
         found[module.name] = tuple(cases)
     return found
 
@@ -166,7 +169,7 @@ def find(name: str) -> Case:
     """The case of that name; ``UsageError`` with the nearest names if there is none."""
     for cases in families().values():
         for case in cases:
-            if case.name == name:
+            if name == case.name or name in case.aliases:
                 return case
     near = difflib.get_close_matches(name, names(), n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else "`gpusim list` shows them all"

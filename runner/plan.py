@@ -19,19 +19,41 @@ from gpusim import kernels
 from gpusim.toolchain import Cubin, compile_source, parse_cubin
 
 ARCH = "sm_90"
-LARGER = {"transpose": 1024, "reduce": 1 << 20, "basic": 1 << 20}
+LARGER = {
+    "access": 1 << 18,
+    "banks": 1 << 18,
+    "basic": 1 << 20,
+    "histogram": 1 << 19,
+    "matmul": 256,
+    "reduce": 1 << 20,
+    "resources": 1 << 18,
+    "softmax": 512,
+    "threads": 1 << 18,
+    "tiles": 1 << 18,
+    "transpose": 1024,
+}
+# These wait for threads that never come: on a GPU the launch would hang, or end in any way.
+NOT_ON_A_GPU = {"barrier_in_branch", "reduce_add_sync_mask"}
 SHAPES = ((3, 96, 270), (1, 33, 33), (2, 256, 500), (1, 16, 16))  # grid, block, n of a plain file's launches
 
 
 def buffer_spec(name: str, array: np.ndarray[Any, Any], seed: int) -> dict[str, Any]:
-    """A buffer of a plan: the contents only matter in kind (poison, zeros, data)."""
+    """A buffer of a plan: the contents only matter in kind (poison, zeros, an index, equal values, any data)."""
     flat = array.reshape(-1)
-    fill = "random"
+    spec = {"buffer": name, "dtype": str(flat.dtype), "count": int(flat.size), "fill": "random", "seed": seed}
     if flat.dtype.kind == "f" and np.isnan(flat).all():
-        fill = "nan"
+        spec["fill"] = "nan"
     elif not flat.any():
-        fill = "zeros"
-    return {"buffer": name, "dtype": str(flat.dtype), "count": int(flat.size), "fill": fill, "seed": seed}
+        spec["fill"] = "zeros"
+    elif flat.dtype.kind in "iu":
+        in_order = np.arange(flat.size).astype(flat.dtype)  # wraps in a narrow type
+        if np.array_equal(flat, in_order):
+            spec["fill"] = "arange"
+        elif np.array_equal(np.sort(flat), in_order):
+            spec["fill"] = "permutation"
+        elif (flat == flat[0]).all():
+            spec |= {"fill": "constant", "value": int(flat[0])}
+    return spec
 
 
 def catalogue_plan(folder: Path) -> dict[str, Any]:
@@ -49,7 +71,10 @@ def catalogue_plan(folder: Path) -> dict[str, Any]:
             cubins[source.stem] = f"{source.stem}.cubin"
             lowered[source] = dict(made.lowered)
         for case in cases:
-            for size in dict.fromkeys((*case.small_sizes, LARGER[family])):
+            if case.name in NOT_ON_A_GPU:
+                continue
+            larger = [LARGER[family]] if family in LARGER else []
+            for size in dict.fromkeys((*case.small_sizes, *larger)):
                 problem = case.build(size)
                 for number, launch in enumerate(problem.launches):
                     args: list[dict[str, Any]] = []

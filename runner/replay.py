@@ -4,7 +4,8 @@
 is a JSON file: ``{"cubins": {name: path}, "launches": [...]}``; paths are relative to it.  A launch has ``id``,
 ``cubin``, ``kernel`` (mangled name), ``grid``, ``block``, ``shared`` and ``args``.  An argument is
 ``{"scalar": dtype, "value": x}``, ``{"buffer": name}`` with ``dtype`` and ``count`` or ``values`` and ``fill`` (zeros,
-nan, random with ``seed``) at its first use within the launch's ``group``.  Launches of one group share buffers.
+nan, arange, constant with ``value``, random or permutation with ``seed``) at its first use within the launch's
+``group``.  Launches of one group share buffers.
 With ``--results`` a digest of every buffer after the group's last launch is written, so that a simulator's results can
 be compared bit by bit.
 """
@@ -31,6 +32,12 @@ def make_buffer(spec: dict[str, Any]) -> np.ndarray[Any, Any]:
         return np.zeros(count, dtype)
     if fill == "nan":
         return np.full(count, np.nan, dtype)
+    if fill == "arange":
+        return np.arange(count).astype(dtype)
+    if fill == "constant":
+        return np.full(count, spec["value"], dtype)
+    if fill == "permutation":
+        return np.random.default_rng(spec.get("seed", 0)).permutation(count).astype(dtype)
     if fill == "random":
         generator = np.random.default_rng(spec.get("seed", 0))
         if dtype.kind == "f":
@@ -45,6 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("plan", type=Path)
     parser.add_argument("--results", type=Path)
+    parser.add_argument("--values", type=Path, help="also keep every buffer's contents (npz)")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=None)
     options = parser.parse_args(arguments)
@@ -55,6 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     folder = options.plan.parent
     modules: dict[str, Any] = {}
     results: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     buffers: dict[str, Any] = {}
     group: object = None
     end = None if options.count is None else options.first + options.count
@@ -78,12 +87,16 @@ def main(arguments: list[str] | None = None) -> int:
             kernel.max_dynamic_shared_size_bytes = shared
         kernel(tuple(launch["grid"]), tuple(launch["block"]), tuple(args), shared_mem=shared)
         cupy.cuda.Device().synchronize()
+        if options.values is not None:
+            values |= {f"{launch['id']} {key}": cupy.asnumpy(value) for key, value in buffers.items()}
         if options.results is not None:
             results[launch["id"]] = {
                 key: hashlib.sha256(cupy.asnumpy(value).tobytes()).hexdigest()[:32] for key, value in buffers.items()
             }
     if options.results is not None:
         options.results.write_text(json.dumps(results))
+    if options.values is not None:
+        np.savez_compressed(options.values, **values)
     return 0
 
 

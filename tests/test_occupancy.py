@@ -26,6 +26,13 @@ def test_every_recorded_launch():
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("needed", [1, 8, 15, 16])
+def test_no_kernel_is_launched_with_fewer_than_16_registers(needed):
+    """Recorded: kernels that need 8 to 15 registers."""
+    fits = occupancy(90, 256, needed, 0)
+    assert (fits.registers, fits.registers_allocated, fits.limit_registers) == (16, 16, 16)
+
+
 def test_the_limiter_is_named():
     assert occupancy(90, 256, 128, 0).limiter == "registers"
     assert occupancy(90, 256, 32, 100_000).limiter == "shared memory"

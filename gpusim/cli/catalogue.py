@@ -51,7 +51,7 @@ def choose_size(case: Case, module: gpusim.Module) -> tuple[int, str]:
     """
     small = [size for size in sorted(case.small_sizes) if size > 1] or list(case.small_sizes)
     largest = small[-1]
-    smaller = max((size for size in small if 4 * size <= largest), default=None)
+    smaller = max((size for size in small if 2 * size <= largest), default=None)
     try:
         work = _work(case, module, largest)
         less = _work(case, module, smaller) if smaller is not None else None

@@ -15,6 +15,10 @@ from gpusim.sass.program import Program
 Array = np.ndarray[Any, Any]
 
 LINE_BYTES = 128
+BYPASS_CAVEAT = (
+    "wavefronts and sectors of asynchronous copies around L1 (LDGSTS.BYPASS) are not certain: recordings of different "
+    "kernels disagree on whether the hardware counts them"
+)
 COPY_CAVEAT = (
     "wavefronts of asynchronous copies (LDGSTS through L1) are a lower bound here: lanes conflict both where they read "
     "and where they write"
@@ -113,8 +117,8 @@ def _shared(op: MemoryOp, addresses: Array, mask: Array, generic: bool) -> tuple
         wavefronts = rules.shared_atomic_wavefronts(addresses, mask, op.width, name)
         conflicts = rules.shared_atomic_conflicts(addresses, mask, op.width, name)
         return wavefronts, wavefronts - conflicts, conflicts
-    ideal = rules.shared_wavefronts_ideal(mask, op.width)
     wavefronts = rules.shared_wavefronts(addresses, mask, op.width, kind)
+    ideal = np.minimum(rules.shared_wavefronts_ideal(mask, op.width), wavefronts)  # less where a load merges parts
     conflicts = rules.shared_conflicts(addresses, mask, op.width, kind, generic)
     return wavefronts, ideal, conflicts
 
@@ -184,7 +188,9 @@ class Collector:
             repeat *= blocks
         rows = [array.reshape(-1, 32) for array in (target, writing, origin, reading)]
         decided = rules.async_copy_decided(rows[0], rows[1], rows[2], rows[3], event.op.width)
-        if not event.op.bypass and not decided.all():
+        if event.op.bypass:
+            self.caveats.add(BYPASS_CAVEAT)
+        elif not decided.all():
             self.caveats.add(COPY_CAVEAT)
         return count_copy(event.op, *rows), repeat
 

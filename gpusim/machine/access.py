@@ -139,7 +139,11 @@ class MemoryUnit:
 
     # -- loads and stores ------------------------------------------------------------------------------------------
     def _nothing(self, op: MemoryOp) -> tuple[Array, ...]:
-        return tuple(np.zeros((1, 1), u32) for _ in range(max(1, op.width // 4)))
+        words = tuple(np.zeros((1, 1), u32) for _ in range(max(1, op.width // 4)))
+        if op.success is None:
+            return words
+        nowhere = np.zeros((1, 1), bool)
+        return (nowhere,) if op.atomic == "cast" else (*words, nowhere)
 
     def load(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> tuple[Array, ...]:
         """Words loaded by each lane."""
@@ -301,10 +305,15 @@ class MemoryUnit:
 
     # -- atomics ---------------------------------------------------------------------------------------------------
     def atomic(self, index: int, op: MemoryOp, address: Array, mask: Array | None, *values: Array) -> tuple[Array, ...]:
-        """Apply an atomic; returns the words of the old contents (of 1 for a lane whose cast stored)."""
+        """Apply an atomic; returns the words of the old contents (of 1 for a lane whose cast stored).
+
+        With a predicate result that says where it was done, that is the last item.
+        """
         if op.space == "generic":
             result = self._nothing(op)
             for space, where, lanes in self._split(address, mask):
+                if space != "global" and op.element in ("f16", "bf16"):
+                    continue  # not done there: the predicate sends such lanes to a loop over compare-and-swap
                 got = self.atomic(index, self._as(op, space), where, lanes, *values)
                 result = tuple(np.where(lanes, new, old) for new, old in zip(got, result, strict=True))
             return result
@@ -331,12 +340,13 @@ class MemoryUnit:
         where = lanes_of[0] // op.width
         words = lanes_of[1:]
         if op.vector > 1:
-            add_vectors(target, lanes_of[0], op.element, op.vector, words)
-            return self._nothing(op)
+            wants = op.dest is not None and not op.dest.is_sink
+            before = add_vectors(target, lanes_of[0], op.element, op.vector, words, wants)
+            return (*(self._scattered(word, chosen) for word in before or [words[0]]), *self._done(op, chosen))
         if op.width == 8:
             words = [lo.astype(u64) | hi.astype(u64) << u64(32) for lo, hi in zip(words[::2], words[1::2], strict=True)]
         assert op.atomic is not None
-        wanted = op.dest is not None and not op.dest.is_sink
+        wanted = op.atomic == "cast" or (op.dest is not None and not op.dest.is_sink)
         old = apply_atomic(
             target.view(kind), where, op.atomic, op.element, tuple(np.ascontiguousarray(w) for w in words), wanted
         )
@@ -345,12 +355,19 @@ class MemoryUnit:
         if op.atomic == "cast":
             old = (old == words[0]).astype(kind)
         result_words = [old] if op.width == 4 else [old.astype(u32), (old >> u64(32)).astype(u32)]
-        spread = []
-        for word in result_words:
-            full = np.zeros(shape, u32)
-            full[chosen] = word
-            spread.append(full)
-        return tuple(spread)
+        if op.atomic == "cast" and op.success is not None:
+            return (self._scattered(old, chosen).astype(bool),)
+        return (*(self._scattered(word, chosen) for word in result_words), *self._done(op, chosen))
+
+    def _scattered(self, values: Array, chosen: Array) -> Array:
+        """Values of the chosen lanes back in their places."""
+        full = np.zeros(chosen.shape, values.dtype)
+        full[chosen] = values
+        return full
+
+    def _done(self, op: MemoryOp, chosen: Array) -> tuple[Array, ...]:
+        """The predicate result, if the operation has one."""
+        return () if op.success is None else (chosen,)
 
     # -- matrices and asynchronous copies --------------------------------------------------------------------------
     def _matrix_rows(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> tuple[Array, Array]:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from gpusim.sass.numeric import round_f64_to_bf16, sum_to_odd, widen_bf16
+
 Array = np.ndarray[Any, Any]
 
 _UFUNC: dict[str, Any] = {
@@ -14,7 +16,7 @@ _UFUNC: dict[str, Any] = {
 }  # fmt: skip
 _TYPES: dict[str, Any] = {
     "u32": np.uint32, "i32": np.int32, "f32": np.float32, "u64": np.uint64, "i64": np.int64, "f64": np.float64,
-    "f16": np.float16,
+    "f16": np.float16, "bf16": np.uint16,
 }  # fmt: skip
 TINY32 = np.float32(2.0**-126)
 
@@ -23,6 +25,8 @@ def _combine(name: str, old: Array, value: Array, other: Array | None) -> Array:
     """What is stored, from the old contents and the operand(s)."""
     if name in _UFUNC:
         return _UFUNC[name](old, value)
+    if name == "add bf16":
+        return _add_bfloat16(old, value)
     if name == "exch":
         return value
     if name in ("cas", "cast"):
@@ -55,6 +59,9 @@ def apply_atomic(
     other = operands[1].view(kind) if len(operands) > 1 else None
     if name == "popc_inc":
         name = "add"
+    if element == "bf16":
+        old = _in_rounds(memory, index, "add bf16", value, other)
+        return old if want_old else None
     if not want_old and name in _UFUNC:
         if kind is np.float32:
             # the hardware's float atomic flushes subnormals (.FTZ)
@@ -63,20 +70,36 @@ def apply_atomic(
         else:
             _UFUNC[name].at(memory, index, value)
         return None
-    if name == "add" and kind not in (np.float32, np.float64):
+    if name == "add" and element not in ("f16", "f32", "f64"):
         return _returning_add(memory, index, value).view(words.dtype)
     old = _in_rounds(memory, index, name, value, other)
     return old.view(words.dtype) if want_old else None
 
 
-def add_vectors(memory: Array, offsets: Array, element: str, vector: int, words: list[Array]) -> None:
-    """Add ``vector`` neighbouring elements a lane to byte memory, from byte ``offsets`` on; ``words`` are 32-bit."""
-    raw = np.uint16 if element == "f16" else np.uint32
+def add_vectors(
+    memory: Array, offsets: Array, element: str, vector: int, words: list[Array], want_old: bool = False
+) -> list[Array] | None:
+    """Add ``vector`` neighbouring elements a lane to byte memory, from byte ``offsets`` on; ``words`` are 32-bit.
+
+    Returns the old contents as 32-bit words, or None when not wanted.
+    """
+    raw = np.uint16 if element in ("f16", "bf16") else np.uint32
     size = raw().itemsize
     elements = [word >> np.uint32(8 * shift) for word in words for shift in range(0, 4, size)]
+    before = []
     for place in range(vector):
         value = np.ascontiguousarray(elements[place].astype(raw))
-        apply_atomic(memory.view(raw), offsets // size + place, "add", element, (value,), False)
+        old = apply_atomic(memory.view(raw), offsets // size + place, "add", element, (value,), want_old)
+        if old is not None:
+            before.append(old.astype(np.uint32) << np.uint32(8 * (size * place % 4)))
+    if not want_old:
+        return None
+    return before if size == 4 else [low | high for low, high in zip(before[::2], before[1::2], strict=True)]
+
+
+def _add_bfloat16(old: Array, value: Array) -> Array:
+    """Sums of bfloat16 bits."""
+    return round_f64_to_bf16(sum_to_odd(widen_bf16(old), widen_bf16(value)))
 
 
 def _runs(index: Array) -> tuple[Array, Array, Array]:

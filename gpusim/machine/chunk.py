@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,8 @@ class Chunk:
         self._thread_special = self._thread_registers(thread)
         self.special: dict[str, Array] = {}
         self.predicated_on: dict[int, int] = {}
+        # (bank, offset, base) -> words of a constant bank at run-time addresses; set by the engine
+        self.constant_load: Callable[[int, int, Array], Array] = lambda bank, offset, base: ZERO
 
     def _thread_registers(self, thread: Array) -> dict[str, Array]:
         bx, by, _ = self.block

@@ -256,13 +256,17 @@ class BlockWriter:
             origin = self.address(op.source_address, True, "global")
             return [f"M.copy({index}, op{index}, {', '.join([place, origin, mask, *values])})"]
         call = f"M.{method}({index}, op{index}, {', '.join([place, mask, *values])})"
-        if op.dest is None or op.dest.is_sink:
+        words = 0 if op.dest is None or op.dest.is_sink else op.dest.words
+        success = op.success if op.success is not None and not op.success.is_sink else None
+        if not words and success is None:
             return [call]
-        assert isinstance(op.dest.operand, Register)
         lines = [f"r = {call}"]
-        for k in range(op.dest.words):
+        for k in range(words):
+            assert op.dest is not None and isinstance(op.dest.operand, Register)
             word = Dest(Register(op.dest.operand.file, op.dest.operand.index + k))
             lines += [f"r{k} = r[{k}]", *self._assign(word, f"r{k}", guard, masked)]
+        if success is not None:
+            lines += ["rp = r[-1]", *self._assign(success, "rp", guard, masked)]
         return lines
 
     def _control(self, index: int, op: ControlOp, mask: str) -> list[str]:
@@ -274,9 +278,19 @@ class BlockWriter:
         if op.kind == "barrier_to_register":
             lines = [f"r = F.barrier_word({op.barrier})"]
             return [*lines, *self._assign(op.dests[0], "r", Predicate("P", 0) if mask == "g" else None, mask == "g")]
+        if op.kind == "barrier_to_barrier":
+            return [f"F.copy_barrier({op.barrier}, {op.detail['origin']}, {mask})"]
         if op.kind == "register_to_barrier":
             return [f"F.set_barrier({op.barrier}, {self.value(op.sources[0])}, {mask})"]
         raise ValueError(f"control operation {op.kind} inside a block")
+
+    def _refusal(self, index: int, guard: Predicate | None, error: UnsupportedError) -> list[str]:
+        """Raise the error when a lane is to execute the instruction."""
+        self.names[f"error{index}"] = error
+        if guard is None:
+            return [f"raise error{index}"]
+        text = self.predicate(guard)
+        return [f"if s.guarded({index}, ({text}) if m is None else ({text}) & m):", f" raise error{index}"]
 
     def instruction(self, index: int, masked: bool) -> list[str]:
         """Statements of one instruction; an unsupported one raises its error when reached."""
@@ -284,13 +298,11 @@ class BlockWriter:
         meaning = self.program.meanings[index]
         guard = instruction.guard
         if isinstance(meaning, UnsupportedError):
-            self.names[f"error{index}"] = meaning
-            return [f"raise error{index}"]
+            return self._refusal(index, guard, meaning)
         try:
             body = self._body(index, meaning, guard, masked)
         except ValueError as error:
-            self.names[f"error{index}"] = instruction.unsupported(str(error))
-            return [f"raise error{index}"]
+            return self._refusal(index, guard, instruction.unsupported(str(error)))
         if guard is None:
             return body
         lines = []

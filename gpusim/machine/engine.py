@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.errors import ExecutionError, UnsupportedError
+from gpusim.errors import ExecutionError
 from gpusim.machine.access import MemoryUnit
 from gpusim.machine.chunk import Chunk
 from gpusim.machine.codegen import BlockWriter
@@ -99,7 +99,7 @@ class Engine:
         self.constants = {k: np.frombuffer(v + b"\0" * 8, np.uint8) for k, v in constants.items()}
         self.sizes = {k: len(v) for k, v in constants.items()}
         self.chunk = Chunk(grid, block, shared_bytes, local_bytes)
-        self.chunk.constant_load = self._constant_load  # type: ignore[attr-defined]
+        self.chunk.constant_load = self._constant_load
         self.flow = Flow(self.chunk)
         self.memory = MemoryUnit(self.chunk, device, shared_start, self._access, self._describe)
         self.total_blocks = grid[0] * grid[1] * grid[2]
@@ -238,7 +238,7 @@ class Engine:
             return flow.sync(op.barrier, chosen, address)
         if kind == "barrier":
             if op.barrier != 0:
-                raise UnsupportedError(str(instruction.unsupported("a named block barrier")))
+                raise instruction.unsupported("a named block barrier")
             if op.sources:
                 flow.contribute(op.detail["reduction"], self.reads[block.number](chunk)[0], chosen)
             return flow.barrier(chosen, address)

@@ -297,6 +297,15 @@ class Flow:
             return np.zeros((1, 1), u32)
         return self.chunk.lanes(None).ballot(self._members(barrier))[0]
 
+    def copy_barrier(self, barrier: int, origin: int, mask: Array | None) -> None:
+        """BMOV between barriers: the executing warps' members are copied."""
+        chunk = self.chunk
+        active = chunk.active_mask() if mask is None else chunk.wide(mask)
+        members = self._members(origin)
+        old = self.barriers[barrier]
+        before = np.zeros((1, chunk.threads), bool) if old is None else old
+        self.barriers[barrier] = shrink_rows(np.where(chunk.warp_any(active), members, before))
+
     def set_barrier(self, barrier: int, word: Array, mask: Array | None) -> None:
         """BMOV to a barrier: the members are the bits of the first executing lane's word."""
         chunk = self.chunk

@@ -56,7 +56,9 @@ class Lanes:
             return np.full((1, 1), memory.SHARED_WINDOW >> 32, u32)
         if name in ("SR_LWINHI",):
             return np.full((1, 1), memory.LOCAL_WINDOW >> 32, u32)
-        if name in ("SR_CgaCtaId", "SRZ"):
+        if name in ("SR_CLOCKLO", "SR_GLOBALTIMERLO"):
+            return self.clock(name, 32)
+        if name in ("SR_CgaCtaId", "SRZ", "SR_CLOCKHI", "SR_GLOBALTIMERHI"):
             return np.zeros((1, 1), u32)
         lane = self.lane_ids().astype(u32)
         below = (u32(1) << lane) - u32(1)
@@ -84,6 +86,15 @@ class Lanes:
     def lane_ids(self) -> Array:
         """(1, T) lane number of each thread."""
         return self.chunk.lane_ids
+
+    def by_warp(self, *values: Array) -> list[Array]:
+        """The values as (blocks, warps, 32), with the same number of blocks each."""
+        return self._warps(*values)
+
+    def in_window(self, address: Array, window: str) -> Array:
+        """Which generic addresses point into the shared (S) or local (L) window."""
+        start = np.uint64({"S": memory.SHARED_WINDOW, "L": memory.LOCAL_WINDOW}[window])
+        return (address >= start) & (address < start + np.uint64(memory.WINDOW_BYTES))
 
     # -- exchange --------------------------------------------------------------------------------------------------
     def gather(self, value: Array, source: Array) -> Array:

@@ -26,6 +26,7 @@ class Limits:
     shared_reserved: int  # taken from every block by the system
     barriers: int = 16
     register_unit: int = 256  # registers are given to warps in this many
+    registers_least: int = 16  # a thread; what kernels that need fewer are launched with (recorded: sm_90)
     warp_unit: int = 4  # warps are spread over four schedulers
     shared_unit: int = 128
 
@@ -109,6 +110,7 @@ class Occupancy:
     carveout: int
     warps: int  # resident warps an SM at most
     warps_possible: int
+    registers: int  # a thread, as the driver launches the kernel
     registers_allocated: int  # a thread, rounded as the hardware gives them out
 
     @property
@@ -160,7 +162,8 @@ def occupancy(arch: int, threads: int, registers: int, shared: int, barriers: in
     warps = (threads + 31) // 32
     by_warps = limits.warps // warps
     unit = limits.register_unit
-    warp_registers = (max(registers, 1) * 32 + unit - 1) // unit * unit
+    registers = max(registers, limits.registers_least)
+    warp_registers = (registers * 32 + unit - 1) // unit * unit
     fitting_warps = limits.registers // limits.warp_unit // warp_registers * limits.warp_unit
     by_registers = fitting_warps // warps
     used = -(-(shared + limits.shared_reserved) // limits.shared_unit) * limits.shared_unit
@@ -178,5 +181,6 @@ def occupancy(arch: int, threads: int, registers: int, shared: int, barriers: in
         carveout,
         blocks * warps,
         limits.warps,
+        registers,
         warp_registers // 32,
     )

@@ -103,6 +103,8 @@ class DeviceMemory:
         distances = [(max(b.start - address, address - b.end + 1, 0), b) for b in self.buffers]
         distance, buffer = min(distances, key=lambda pair: pair[0])
         kind = f"{buffer.name} ({buffer.size} bytes at {buffer.start:#x})"
+        if not distance:
+            return f"nearest buffer: byte {address - buffer.start} of {kind}"
         if address < buffer.start:
             return f"nearest buffer: {distance} bytes before {kind}"
         return f"nearest buffer: {address - buffer.end} bytes past the end of {kind}"

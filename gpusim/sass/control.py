@@ -105,6 +105,7 @@ def leave_convergence(form: Form) -> Semantics:
     form.without_effect("RELIABLE")
     conditions = _conditions(form)
     barrier = _barrier_index(form)
+    conditions += _conditions(form)  # nvdisasm's JSON puts the predicate last
     form.finish()
     return ControlOp("sync_break", None, conditions, barrier=barrier)
 
@@ -116,6 +117,10 @@ def move_convergence(form: Form) -> Semantics:
     first = form.peek()
     if isinstance(first, Named):
         barrier = _barrier_index(form)
+        if isinstance(form.peek(), Named):
+            origin = _barrier_index(form)
+            form.finish()
+            return ControlOp("barrier_to_barrier", barrier=barrier, detail={"origin": origin})
         form.source("u32")
         form.finish()
         return ControlOp("register_to_barrier", sources=tuple(form.sources), barrier=barrier)
@@ -196,10 +201,14 @@ def barrier_result(form: Form) -> Semantics:
 @opcode("NOP", "YIELD", "NANOSLEEP", "ENDCOLLECTIVE")
 def nothing(form: Form) -> Semantics:
     """No change of state (the lanes of a collective section were gathered by the WARPSYNC before it)."""
+    if form.instruction.opcode == "NANOSLEEP":
+        form.without_effect("WARP")
+        form.take()  # how long: time does not pass here
+    form.finish()
     return ControlOp("nothing")
 
 
 @opcode("BPT", "KILL", "RTT")
 def trap(form: Form) -> Semantics:
-    """Stops the kernel (__trap, a failed assertion)."""
+    """Stops the kernel (__trap, a failed assertion), whatever kind of trap it is."""
     return ControlOp("trap")

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from gpusim.sass.instruction import Instruction
 from gpusim.sass.operands import Address, Constant, Immediate, Named, Operand, Predicate, Register
 
-ValueType = Literal["u32", "i32", "f32", "u64", "i64", "f64", "f16", "pred"]
+ValueType = Literal["u32", "i32", "f32", "u64", "i64", "f64", "f16", "bf16", "pred"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class MemoryOp:
     element: ValueType = "u32"
     matrices: int = 0
     transposed: bool = False
-    success: Dest | None = None  # predicate destination of compare-and-swap forms
+    success: Dest | None = None  # predicate: where a cast stored, or where a packed addition was carried out
     source_address: Address | None = None  # async_copy: where it reads; its one source, if any, is a predicate: lanes
     # for which it fails do not read and write zeros
     bypass: bool = False  # async_copy around L1 (cp.async.cg)
@@ -104,7 +104,7 @@ class ControlOp:
     """Something that decides which instruction comes next.
 
     ``kind``: branch, branch_divergent, branch_convergent, indirect, call, return, exit, sync_push (BSSY), sync (BSYNC),
-    sync_break (BREAK), warp_sync, barrier, barrier_to_register, register_to_barrier, trap, nothing.
+    sync_break (BREAK), warp_sync, barrier, barrier_to_register, register_to_barrier, barrier_to_barrier, trap, nothing.
     """
 
     kind: str

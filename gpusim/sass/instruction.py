@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpusim.errors import UnsupportedError
-from gpusim.sass.operands import Operand, Predicate, parse_operand, split_operands
+from gpusim.sass.operands import Immediate, Operand, Predicate, parse_operand, split_operands
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,13 @@ class Instruction:
         )
 
 
+def _with_payload(operand: Operand, encoding: int) -> Operand:
+    """A NaN literal as the bits that the encoding holds (from bit 32): the text does not tell one NaN from another."""
+    if not encoding or not isinstance(operand, Immediate) or operand.value == operand.value:
+        return operand
+    return Immediate(operand.text, encoding >> 32 & 0xFFFFFFFF)
+
+
 def decode(
     address: int, predicate: str, opcode: str, operands: str, text: str, encoding: int, location: Location | None
 ) -> Instruction:
@@ -56,7 +63,7 @@ def decode(
             if not isinstance(operand, Predicate):
                 raise ValueError(f"guard {predicate!r}")
             guard = None if operand.is_constant and not operand.negated else operand
-        parsed = [parse_operand(part) for part in split_operands(operands)]
+        parsed = [_with_payload(parse_operand(part), encoding) for part in split_operands(operands)]
     except ValueError as error:
         problem = f"cannot read {error}"
     return Instruction(

@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.sass.form import Form, Semantics, ValueType
+from gpusim.sass.form import Form, Semantics
 from gpusim.sass.numeric import (
+    ONE64,
     Array,
+    flush,
     high_word,
     i64,
     logic3,
     low_word,
     pair,
     select,
-    shift_left,
     u32,
     u64,
 )
@@ -49,9 +50,7 @@ def _addend(value: Array, negated: bool, inverted: bool) -> Array:
     return wide
 
 
-def _sum_with_carries(
-    operands: list[Any], carries_out: int, carries_in: int
-) -> Callable[..., Any]:
+def _sum_with_carries(operands: list[Any], carries_out: int, carries_in: int) -> Callable[..., Any]:
     """compute(values..., carry predicates...) for adders of up to three operands.
 
     The first carry out is set when the sum reaches 2**32, the second when it reaches 2**33.
@@ -129,22 +128,27 @@ def integer_add(form: Form) -> Semantics:
 
 
 def _add64(form: Form) -> Semantics:
+    """The same in 64 bits: carries are counted out of bit 63, and -x is ~x and one more (so that -0 carries)."""
+    extended = form.flag("X")
     form.dest(2)
-    operands_wanted = 3 if form.instruction.opcode.endswith("3") else 2
-    for _ in range(operands_wanted):
-        form.source("u64")
-    if _carry_inputs(form):
-        raise form.refuse("a carry with .64")
-    return form.alu(lambda *values: sum(values[1:], values[0]))
+    carries_out = form.dest_predicates(2)
+    operands = [form.source("u64", bare=True) for _ in range(3 if form.instruction.opcode.endswith("3") else 2)]
+    if _carry_inputs(form) and not extended:
+        raise form.refuse("a carry-in without .X")
+    marks = [_marks(o) for o in operands]
 
+    def compute(*values: Array) -> Any:
+        terms: list[Any] = [~v if any(m) else v for v, m in zip(values, marks, strict=False)]
+        terms += [v.astype(u64) for v in values[len(operands) :]]
+        terms += [ONE64] * sum(negated for negated, _ in marks)
+        total, carries = terms[0], np.zeros((1, 1), u32)
+        for term in terms[1:]:
+            total = total + term
+            if carries_out:
+                carries = carries + (total < term)
+        return (total, carries > 0, carries > 1)[: 1 + carries_out] if carries_out else total
 
-@opcode("VIADD", "UVIADD")
-def integer_add_two(form: Form) -> Semantics:
-    """d = a + b."""
-    form.dest()
-    form.source("u32")
-    form.source("u32")
-    return form.alu(lambda a, b: a + b)
+    return form.alu(compute)
 
 
 @opcode("IMAD", "UIMAD")
@@ -246,7 +250,11 @@ def shift_add(form: Form) -> Semantics:
         raise form.refuse("a complemented shifted operand")
     a_negated = _marks(a)[0]
     c_zero = c is None or _is_zero(c)
-    add = _sum_with_carries([Register("R", 0), b], carries_out, carries_in)
+    if a_negated and high and (carries_in or carries_out):
+        raise form.refuse("a negated high word with a carry")
+    # the sign applies after the shift, so that a negated zero carries, as in IADD3
+    term = Register("R", 0, negated=a_negated and not high)
+    add = _sum_with_carries([term, b], carries_out, carries_in)
 
     def compute(a: Array, b: Array, *rest: Array) -> Any:
         carries = rest
@@ -265,8 +273,7 @@ def shift_add(form: Form) -> Semantics:
                 wide = -wide
             shifted = high_word((wide << i64(shift)).view(u64))
         else:
-            value = u32(0) - a if a_negated else a
-            shifted = value << u32(shift) if shift else value
+            shifted = a << u32(shift) if shift else a
         return add(shifted, b, *carries)
 
     return form.alu(compute)
@@ -292,121 +299,21 @@ def logic_three(form: Form) -> Semantics:
     return form.alu(compute)
 
 
-def _shift_amount(amount: Array, width: int, wrap: bool) -> Array:
-    """Shift counts clamp at the width, or wrap under .W."""
-    if wrap:
-        return amount & u32(width - 1)
-    return np.minimum(amount, u32(width))
-
-
-@opcode("SHF", "USHF")
-def funnel_shift(form: Form) -> Semantics:
-    """Shift of the 64-bit value {high:low}: .L or .R, .HI takes the high word; counts clamp unless .W."""
-    left = form.choice("L", "R") == "L"
-    wrap = form.flag("W")
-    kind = form.choice("U32", "S32", "U64", "S64")
-    high = form.flag("HI")
-    form.dest()
-    form.source("u32")
-    form.source("u32")
-    form.source("u32")
-    width = 32 if kind.endswith("32") else 64
-    signed = kind[0] == "S"
-
-    def compute(low: Array, amount: Array, upper: Array) -> Array:
-        count = _shift_amount(amount, width, wrap)
-        if left and not high and width == 32:
-            return shift_left(low, count)
-        if not left and high and width == 32:
-            if signed:
-                return (upper.view(np.int32) >> np.minimum(count, u32(31)).astype(np.int32)).view(u32)
-            return (upper.astype(u64) >> count.astype(u64)).astype(u32)
-        wide = pair(low, upper)
-        steps = np.minimum(count, u32(63)).astype(u64)
-        if left:
-            shifted = wide << steps
-            if width == 64:
-                shifted = np.where(count >= u32(64), u64(0), shifted)
-        elif signed:
-            shifted = (wide.view(i64) >> steps.view(i64)).view(u64)
-        else:
-            shifted = wide >> steps
-            if width == 64:
-                shifted = np.where(count >= u32(64), u64(0), shifted)
-        return high_word(shifted) if high else low_word(shifted)
-
-    return form.alu(compute)
-
-
-@opcode("PRMT", "UPRMT")
-def byte_permute(form: Form) -> Semantics:
-    """Pick four bytes of {c:a} by the nibbles of the selector; bit 3 of a nibble replicates the byte's sign."""
-    form.dest()
-    form.source("u32")
-    selector = form.source("u32")
-    form.source("u32")
-    known = selector.value if isinstance(selector, Immediate) and isinstance(selector.value, int) else None
-
-    def fixed(a: Array, _: Array, c: Array) -> Array:
-        assert known is not None
-        result: Array | None = None
-        for position in range(4):
-            nibble = known >> (4 * position) & 15
-            word = a if nibble & 4 == 0 else c
-            byte = word >> u32(8 * (nibble & 3)) & u32(255)
-            if nibble & 8:
-                byte = (byte >> u32(7)) * u32(255)
-            byte = byte << u32(8 * position)
-            result = byte if result is None else result | byte
-        assert result is not None
-        return result
-
-    def variable(a: Array, selector: Array, c: Array) -> Array:
-        wide = pair(a, c)
-        result: Array = np.zeros((1, 1), u32)
-        for position in range(4):
-            nibble = selector >> u32(4 * position) & u32(15)
-            byte = (wide >> ((nibble & u32(7)).astype(u64) * u64(8))).astype(u32) & u32(255)
-            byte = np.where(nibble & u32(8), (byte >> u32(7)) * u32(255), byte)
-            result = result | byte << u32(8 * position)
-        return result
-
-    return form.alu(variable if known is None else fixed)
-
-
-@opcode("SEL", "USEL", "FSEL")
+@opcode("SEL", "USEL", "FSEL", "UFSEL")
 def choose(form: Form) -> Semantics:
     """d = p ? a : b."""
     wide = form.flag("64")
-    floating = form.instruction.opcode == "FSEL"
-    form.without_effect("FTZ") if floating and not form.flag("FTZ") else None
+    floating = form.instruction.opcode.endswith("FSEL")
+    ftz = floating and form.flag("FTZ")
     form.dest(2 if wide else 1)
     for _ in range(2):
         form.source("u64" if wide else "f32" if floating else "u32")
     form.source_predicate()
     if floating:
+        if ftz:
+            return form.alu(lambda a, b, p: select(p, flush(a).view(u32), flush(b).view(u32)))
         return form.alu(lambda a, b, p: select(p, a.view(u32), b.view(u32)))
     return form.alu(lambda a, b, p: select(p, a, b))
-
-
-@opcode("IMNMX", "VIMNMX", "UIMNMX", "UVIMNMX")
-def minimum_maximum(form: Form) -> Semantics:
-    """d = p ? min(a, b) : max(a, b)."""
-    kind: ValueType = "u32" if form.choice("U32", "S32", default="S32") == "U32" else "i32"
-    form.dest()
-    for _ in range(form.dest_predicates(2)):
-        if not form.dests.pop().is_sink:
-            raise form.refuse("a predicate result of a minimum or maximum")
-    form.source(kind)
-    form.source(kind)
-    form.source_predicate()
-
-    def compute(a: Array, b: Array, p: Array) -> Array:
-        if p.size == 1:
-            return (np.minimum(a, b) if p.item() else np.maximum(a, b)).view(u32)
-        return np.where(p, np.minimum(a, b), np.maximum(a, b)).view(u32)
-
-    return form.alu(compute)
 
 
 @opcode("IABS", "UIABS")
@@ -415,86 +322,3 @@ def absolute(form: Form) -> Semantics:
     form.dest()
     form.source("i32")
     return form.alu(lambda a: np.abs(a).view(u32))
-
-
-@opcode("POPC", "UPOPC")
-def population_count(form: Form) -> Semantics:
-    """d = number of set bits."""
-    form.dest()
-    form.source("u32")
-    return form.alu(lambda a: np.bitwise_count(a).astype(u32))
-
-
-@opcode("FLO", "UFLO")
-def find_leading_one(form: Form) -> Semantics:
-    """d = position of the highest set bit (.SH: counted from the top); all ones when there is none."""
-    signed = form.choice("U32", "S32", default="S32") == "S32"
-    from_top = form.flag("SH")
-    form.dest()
-    found = form.dest_predicates(1)
-    form.source("u32")
-
-    def compute(a: Array) -> Any:
-        value = np.where(a.view(np.int32) < 0, ~a, a) if signed else a
-        position = (np.frexp(value.astype(np.float64))[1] - 1).astype(u32)
-        if from_top:
-            position = u32(31) - position
-        none = value == 0
-        result = np.where(none, u32(0xFFFFFFFF), position)
-        return (result, ~none) if found else result
-
-    return form.alu(compute)
-
-
-@opcode("BREV", "UBREV")
-def bit_reverse(form: Form) -> Semantics:
-    """d = the bits of a in reverse order."""
-    form.dest()
-    form.source("u32")
-
-    def compute(a: Array) -> Array:
-        for shift, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F)):
-            a = ((a >> u32(shift)) & u32(mask)) | ((a & u32(mask)) << u32(shift))
-        return a.byteswap()
-
-    return form.alu(compute)
-
-
-@opcode("SGXT", "USGXT")
-def sign_extend(form: Form) -> Semantics:
-    """Keep the low b bits of a, sign- or (.U32) zero-extended; b clamps at 32 unless .W."""
-    unsigned = form.flag("U32")
-    wrap = form.flag("W")
-    form.dest()
-    form.source("u32")
-    form.source("u32")
-
-    def compute(a: Array, bits: Array) -> Array:
-        count = bits & u32(31) if wrap else np.minimum(bits, u32(32))
-        drop = u32(32) - count
-        shifted = shift_left(a, drop)
-        if unsigned:
-            return (shifted.astype(u64) >> drop.astype(u64)).astype(u32)
-        result = (shifted.view(np.int32) >> np.minimum(drop, u32(31)).astype(np.int32)).view(u32)
-        return np.where(count == 0, u32(0), result)
-
-    return form.alu(compute)
-
-
-@opcode("BMSK", "UBMSK")
-def bit_mask(form: Form) -> Semantics:
-    """d = b ones starting at bit a."""
-    wrap = form.flag("W")
-    form.without_effect("C")
-    form.dest()
-    form.source("u32")
-    form.source("u32")
-
-    def compute(start: Array, count: Array) -> Array:
-        if wrap:
-            start, count = start & u32(31), count & u32(31)
-        first = np.minimum(start, u32(32)).astype(u64)
-        ones = (u64(1) << np.minimum(count, u32(32)).astype(u64)) - u64(1)
-        return (ones << first).astype(u32)
-
-    return form.alu(compute)

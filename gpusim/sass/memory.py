@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
+
 from gpusim.sass.form import ControlOp, Dest, Form, MemoryOp, Semantics, Source, ValueType
-from gpusim.sass.operands import Predicate
+from gpusim.sass.operands import Address, Predicate, Register
 from gpusim.sass.registry import opcode
 
 Space = Literal["global", "shared", "local", "generic"]
@@ -69,6 +71,7 @@ def store(form: Form) -> Semantics:
 _OPERATIONS = ("ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR", "EXCH", "CAST", "CAS")
 
 
+_NO_ASYNCHRONOUS = "asynchronous barriers in shared memory (mbarrier) and bulk copies are not simulated"
 _VECTORS = {"F32x2": 2, "F32x4": 4}
 
 
@@ -78,6 +81,8 @@ def _atomic_kind(form: Form) -> tuple[str, int, ValueType, int]:
         form.choice("INC")
         form.without_effect("32")
         return "popc_inc", 4, "u32", 1
+    if form.flag("ARRIVE"):
+        raise form.refuse(_NO_ASYNCHRONOUS)
     name = form.choice(*_OPERATIONS).lower()
     if name == "cast":
         form.choice("SPIN")
@@ -94,6 +99,9 @@ def _atomic_kind(form: Form) -> tuple[str, int, ValueType, int]:
     elif form.flag("F16x2"):
         form.without_effect("RN")
         element, vector = "f16", 2
+    elif form.flag("BF16x2"):
+        form.without_effect("RN")
+        element, vector = "bf16", 2
     elif packed := form.choice(*_VECTORS, "F32", default=""):
         element, vector = "f32", _VECTORS.get(packed, 1)
         width = 4 * vector
@@ -135,15 +143,20 @@ def atomic(form: Form) -> Semantics:
         _space(form)
     form.without_effect(*_HINTS)
     name, width, element, vector = _atomic_kind(form)
-    if vector > 1:
+    packed = element in ("f16", "bf16")
+    if vector > 1 and not packed:
         raise form.refuse("a vector atomic that returns the old contents")
     success: Dest | None = None
     if isinstance(form.peek(), Predicate):
         success = form.dest_predicate()
-        if not success.is_sink:
+        if success.is_sink:
+            success = None
+        elif name != "cast" and not (packed and space == "generic"):
             raise form.refuse("the predicate result of an atomic")
     words = width // 4
-    dest = form.dest(words)
+    dest = None if isinstance(form.peek(), Address) else form.dest(words)
+    if (dest is None) != (success is not None and name == "cast"):
+        raise form.refuse("a compare-and-swap with these results")
     address = form.address()
     values: tuple[Source, ...] = ()
     if name != "popc_inc":
@@ -151,7 +164,35 @@ def atomic(form: Form) -> Semantics:
     if name in ("cas", "cast"):
         values += form.register_run(words)
     form.finish()
-    return MemoryOp(space, "atomic", width, address, wide, sources=values, dest=dest, atomic=name, element=element)
+    return MemoryOp(
+        space, "atomic", width, address, wide, sources=values, dest=dest, atomic=name, element=element,
+        success=success, vector=vector,
+    )  # fmt: skip
+
+
+@opcode("QSPC")
+def query_space(form: Form) -> Semantics:
+    """p = the generic address lies in shared (.S) or local (.L) memory."""
+    if not form.flag("E"):
+        raise form.refuse("a 32-bit address")
+    window = form.choice("S", "L")
+    form.dest_predicate()
+    if not form.dest().is_sink:
+        raise form.refuse("a register result")
+    form.dests.pop()
+    address = form.address()
+    for base in address.bases:
+        if base.suffixes not in ((), ("64",)):
+            raise form.refuse("this address")
+        form.sources.append(Source(Register(base.file, base.index), "u64"))
+    offset = np.uint64(address.offset & (2**64 - 1))
+    return form.warp(lambda lanes, *parts: lanes.in_window(sum(parts, offset), window))
+
+
+@opcode("SYNCS", "UTMALDG", "UTMASTG", "UBLKCP")
+def asynchronous_barrier(form: Form) -> Semantics:
+    """Barriers in shared memory that asynchronous copies complete, and bulk copies."""
+    raise form.refuse(_NO_ASYNCHRONOUS)
 
 
 def _matrices(form: Form) -> tuple[int, bool]:
@@ -208,9 +249,14 @@ def asynchronous_copy(form: Form) -> Semantics:
     return MemoryOp("shared", "async_copy", width, target, False, reads, source_address=origin, bypass=bypass)
 
 
-@opcode("LDGDEPBAR", "DEPBAR", "CCTL", "CCTLL", "MEMBAR", "ERRBAR", "FENCE", "UCGABAR_WAIT", "UCGABAR_ARV")
+@opcode("LDGDEPBAR", "DEPBAR", "CCTL", "CCTLL", "MEMBAR", "ERRBAR", "CGAERRBAR", "FENCE", "UCGABAR_WAIT", "UCGABAR_ARV")
 def ordering(form: Form) -> Semantics:
     """Fences and waits: accesses are complete when the next instruction starts, so nothing is left to do."""
     if form.instruction.opcode.startswith("UCGABAR"):
         raise form.refuse("cluster barriers")
+    # which accesses are ordered against which, and what to wait for
+    form.without_effect("LE", "E", "SC", "ALL", "ASYNC", "VIEW", "IVALL", "IVALLP", "PF1", "PF2", "WB", "IV", *_HINTS)
+    while form.remaining():
+        form.take()
+    form.finish()
     return ControlOp("nothing")

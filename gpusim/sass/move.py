@@ -58,7 +58,7 @@ def special_to_register(form: Form) -> Semantics:
     return form.warp(lambda lanes: lanes.special(name))
 
 
-@opcode("CS2R")
+@opcode("CS2R", "CS2UR")
 def special_pair_to_register(form: Form) -> Semantics:
     """d = a special register pair; SRZ writes zeros (how the compiler clears register pairs)."""
     single = form.flag("32")
@@ -73,8 +73,14 @@ def special_pair_to_register(form: Form) -> Semantics:
 def register_to_uniform(form: Form) -> Semantics:
     """Uniform d = a of the warp's first active lane."""
     form.without_effect("FILL")
-    if form.dest_predicates(1):
-        form.dests.pop()
+    if form.dest_predicates(1) and not form.dests.pop().is_sink:
+        raise form.refuse("a predicate that says whether the lanes differ")
     form.dest()
     form.source("u32")
     return form.warp(lambda lanes, a: lanes.first_active(a))
+
+
+@opcode("LEPC")
+def load_program_counter(form: Form) -> Semantics:
+    """d = an address of code, as a return address for a function in another section (printf, malloc)."""
+    raise form.refuse("calls of functions outside the kernel (printf, malloc, free) are not simulated")

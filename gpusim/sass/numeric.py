@@ -77,20 +77,76 @@ def _to_odd(total: Array, error: Array) -> Array:
     return np.where(inexact, bits + np.where(grows, 1, -1), bits).view(f64)
 
 
-def round_f64_to_f32(value: Array, mode: str) -> Array:
-    """float64 to float32 under a rounding mode: RN, RZ, RM (down), RP (up)."""
-    nearest = value.astype(f32)
+def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """(a + b rounded to nearest, the exact error of that) in float64; the error is 0 where it is not finite."""
+    total = a + b
+    virtual = total - a
+    error = (a - (total - virtual)) + (b - virtual)
+    return total, np.where(np.isfinite(error), error, 0.0)
+
+
+def _narrowed(value: Array, kind: Any, mode: str) -> Array:
+    """float64 to a narrower NumPy float type under a rounding mode: RN, RZ, RM (down), RP (up)."""
+    nearest = value.astype(kind)
     if mode == "RN":
         return nearest
     back = nearest.astype(f64)
-    finite = np.isfinite(value)
     if mode == "RM":
-        step, target = back > value, f32(-np.inf)
+        step, target = back > value, kind(-np.inf)
     elif mode == "RP":
-        step, target = back < value, f32(np.inf)
+        step, target = back < value, kind(np.inf)
     else:
-        step, target = np.abs(back) > np.abs(value), f32(0)
-    return np.where(step & finite, np.nextafter(nearest, target), nearest).astype(f32)
+        step, target = np.abs(back) > np.abs(value), kind(0)
+    return np.where(step & np.isfinite(value), np.nextafter(nearest, target), nearest).astype(kind)
+
+
+def round_f64_to_f32(value: Array, mode: str) -> Array:
+    """float64 to float32 under a rounding mode."""
+    return _narrowed(value, f32, mode)
+
+
+def round_f64_to_f16(value: Array, mode: str = "RN") -> Array:
+    """float64 to the bits (uint16) of half precision; NaN is 0x7fff."""
+    half = _narrowed(value, np.float16, mode)
+    return np.where(half != half, np.uint16(0x7FFF), half.view(np.uint16))
+
+
+def round_f64_to_bf16(value: Array, mode: str = "RN") -> Array:
+    """float64 to the bits (uint16) of bfloat16; NaN is 0x7fff."""
+    kept = round_f64_to_f32(value, "RZ")
+    inexact = (kept.astype(f64) != value) & np.isfinite(value)
+    bits = kept.view(u32) | inexact.astype(u32)  # rounded to odd: a second rounding to 8 bits is then exact
+    negative = bits >> u32(31)
+    step: Any = {
+        "RN": u32(0x7FFF) + (bits >> u32(16) & u32(1)),
+        "RZ": u32(0),
+        "RM": negative * u32(0xFFFF),
+        "RP": (u32(1) - negative) * u32(0xFFFF),
+    }[mode]
+    return np.where(value != value, u32(0x7FFF), (bits + step) >> u32(16)).astype(np.uint16)
+
+
+def widen_f16(bits: Array) -> Array:
+    """The float64 value of half-precision bits in the low half of each word."""
+    return bits.astype(np.uint16).view(np.float16).astype(f64)
+
+
+def widen_bf16(bits: Array) -> Array:
+    """The float64 value of bfloat16 bits in the low half of each word."""
+    return (bits.astype(u32) << u32(16)).view(f32).astype(f64)
+
+
+def sum_to_odd(a: Array, b: Array) -> Array:
+    """a + b (float64) rounded to odd: what a further rounding to at most 51 bits needs to be exact."""
+    total, error = two_sum(a, b)
+    return _to_odd(total, error)
+
+
+def _zero_sign(total: Array, a: Array, b: Array, mode: str) -> Array:
+    """Rounding down, an exact sum of 0 of terms with different signs is -0."""
+    if mode != "RM":
+        return total
+    return np.where((total == 0) & (np.signbit(a) != np.signbit(b)), np.copysign(total, -1.0), total)
 
 
 def fma32(a: Array, b: Array, c: Array, mode: str = "RN") -> Array:
@@ -101,17 +157,14 @@ def fma32(a: Array, b: Array, c: Array, mode: str = "RN") -> Array:
     """
     product = a.astype(f64) * b.astype(f64)
     wide_c = c.astype(f64)
-    total = product + wide_c
     if mode == "RN":
+        total = product + wide_c
         bits = total.view(u64)
         doubtful = ((bits & u64(0x1FFFFFFF)) == u64(0x10000000)) | (np.abs(total) < 2.0**-125)
         if not doubtful.any():
             return total.astype(f32)
-    # exact error of the sum (Knuth's two-sum; infinities and NaN have no error)
-    virtual = total - product
-    error = (product - (total - virtual)) + (wide_c - virtual)
-    error = np.where(np.isfinite(error), error, 0.0)
-    return round_f64_to_f32(_to_odd(total, error), mode)
+    total = _zero_sign(sum_to_odd(product, wide_c), product, wide_c, mode)
+    return round_f64_to_f32(total, mode)
 
 
 def add32(a: Array, b: Array, mode: str = "RN") -> Array:
@@ -119,11 +172,7 @@ def add32(a: Array, b: Array, mode: str = "RN") -> Array:
     if mode == "RN":
         return a + b
     wide_a, wide_b = a.astype(f64), b.astype(f64)
-    total = wide_a + wide_b
-    virtual = total - wide_a
-    error = (wide_a - (total - virtual)) + (wide_b - virtual)
-    error = np.where(np.isfinite(error), error, 0.0)
-    return round_f64_to_f32(_to_odd(total, error), mode)
+    return round_f64_to_f32(_zero_sign(sum_to_odd(wide_a, wide_b), wide_a, wide_b, mode), mode)
 
 
 def mul32(a: Array, b: Array, mode: str = "RN") -> Array:
@@ -131,6 +180,31 @@ def mul32(a: Array, b: Array, mode: str = "RN") -> Array:
     if mode == "RN":
         return a * b
     return round_f64_to_f32(a.astype(f64) * b.astype(f64), mode)
+
+
+def minimum(a: Array, b: Array) -> Array:
+    """The smaller float: -0 is below +0, a NaN loses against a number."""
+    result = np.fmin(a, b)
+    if not (result == 0).any():
+        return result
+    equal = a == b
+    return np.where(equal & np.signbit(a), a, np.where(equal & np.signbit(b), b, result))
+
+
+def maximum(a: Array, b: Array) -> Array:
+    """The larger float, by the same order."""
+    result = np.fmax(a, b)
+    if not (result == 0).any():
+        return result
+    equal = a == b
+    return np.where(equal & ~np.signbit(a), a, np.where(equal & ~np.signbit(b), b, result))
+
+
+def choose_extreme(least: Array, a: Array, b: Array) -> Array:
+    """minimum(a, b) where ``least`` holds, maximum(a, b) elsewhere."""
+    if least.size == 1:
+        return minimum(a, b) if least.item() else maximum(a, b)
+    return np.where(least, minimum(a, b), maximum(a, b))
 
 
 def canonical64(result: Array) -> Array:

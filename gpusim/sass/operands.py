@@ -177,11 +177,17 @@ def _value(text: str) -> Register | Constant:
 
 
 def split_operands(text: str) -> list[str]:
-    """Split the operand text at commas outside brackets and braces; a blank between two operands separates too."""
+    """Split the operand text at commas outside brackets and braces.
+
+    A blank between two operands separates too, and so does ``][`` between two plain addresses.
+    """
     parts: list[str] = []
     depth = 0
     current = ""
     for character in text:
+        if character == "[" and depth == 0 and current.startswith("["):
+            parts.append(current)
+            current = ""
         if character in "[{(":
             depth += 1
         elif character in "]})":

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from gpusim.sass.form import Form, Semantics, ValueType
-from gpusim.sass.numeric import Array, logic3_bool, u32
-from gpusim.sass.operands import Immediate, Named, Predicate
+from gpusim.sass.numeric import Array, flush, logic3_bool, u32
+from gpusim.sass.operands import Immediate, Named, Predicate, Register
 from gpusim.sass.registry import opcode
 
-_JOIN = {"AND": np.logical_and, "OR": np.logical_or, "XOR": np.logical_xor}
+JOINS = {"AND": np.logical_and, "OR": np.logical_or, "XOR": np.logical_xor}
 _ORDER = {
     "LT": np.less,
     "LE": np.less_equal,
@@ -58,7 +58,7 @@ def _joined(form: Form, test: Any, join: str, arity: int) -> Semantics:
     """Two results: test joined with the last predicate, and its complement joined with it."""
     if form.remaining():
         raise form.refuse("more operands than this form has")
-    combine = _JOIN[join]
+    combine = JOINS[join]
     joined = form.sources[-1].operand if arity < len(form.sources) else None
     trivial = isinstance(joined, Predicate) and joined.is_constant and not joined.negated and join == "AND"
     both = len(form.dests) == 2
@@ -104,7 +104,7 @@ def integer_set_predicate(form: Form) -> Semantics:
 
 
 def _extended(form: Form, name: str, join: str) -> Semantics:
-    combine = _JOIN[join]
+    combine = JOINS[join]
     both = len(form.dests) == 2
 
     def compute(a: Array, b: Array, other: Array, low: Array) -> Any:
@@ -122,16 +122,18 @@ def _extended(form: Form, name: str, join: str) -> Semantics:
     return form.alu(compute)
 
 
-_FLOAT_TESTS = (
+FLOAT_TESTS = (
     "LT", "EQ", "LE", "GT", "NE", "GE", "NUM", "NAN", "LTU", "EQU", "LEU", "GTU", "NEU", "GEU", "T", "F",
 )  # fmt: skip
 
 
-@opcode("FSETP", "DSETP")
+@opcode("FSETP", "DSETP", "UFSETP")
 def float_set_predicate(form: Form) -> Semantics:
     """p, q = compare(a, b) joined with a predicate (.FTZ flushes subnormal operands first)."""
     double = form.instruction.opcode[0] == "D"
-    name = form.choice(*_FLOAT_TESTS)
+    if double and form.instruction.modifiers[:1] in (("MIN",), ("MAX",)):
+        return _double_choice(form)
+    name = form.choice(*FLOAT_TESTS)
     flush_operands = form.flag("FTZ")
     join = form.choice("AND", "OR", "XOR")
     _dest_pair(form)
@@ -141,21 +143,41 @@ def float_set_predicate(form: Form) -> Semantics:
 
     def test(a: Array, b: Array) -> Array:
         if flush_operands:
-            from gpusim.sass.numeric import flush
-
             a, b = flush(a), flush(b)
         return float_compare(name, a, b)
 
     return _joined(form, test, join, 2)
 
 
-@opcode("FSET")
+def _double_choice(form: Form) -> Semantics:
+    """How minima and maxima of doubles are made: p says whether a is taken, q that both are NaN.
+
+    -0 is below +0, and a number is taken before a NaN.
+    """
+    least = form.choice("MIN", "MAX") == "MIN"
+    combine = JOINS[form.choice("AND")]
+    form.dest_predicate()
+    form.dest_predicate()
+    form.source("f64")
+    form.source("f64")
+    form.source_predicate()
+
+    def compute(a: Array, b: Array, p: Array) -> Any:
+        ahead = a < b if least else a > b
+        tie = (a == b) & (np.signbit(a) if least else ~np.signbit(a))
+        takes = ahead | tie | ((b != b) & (a == a))
+        return combine(takes, p), combine((a != a) & (b != b), p)
+
+    return form.alu(compute)
+
+
+@opcode("FSET", "UFSET")
 def float_set(form: Form) -> Semantics:
     """d = all ones, or 1.0 under .BF, where the joined comparison holds, else 0."""
     as_float = form.flag("BF")
-    name = form.choice(*_FLOAT_TESTS)
+    name = form.choice(*FLOAT_TESTS)
     flush_operands = form.flag("FTZ")
-    combine = _JOIN[form.choice("AND", "OR", "XOR")]
+    combine = JOINS[form.choice("AND", "OR", "XOR")]
     form.dest()
     form.source("f32")
     form.source("f32")
@@ -164,8 +186,6 @@ def float_set(form: Form) -> Semantics:
 
     def compute(a: Array, b: Array, other: Array) -> Array:
         if flush_operands:
-            from gpusim.sass.numeric import flush
-
             a, b = flush(a), flush(b)
         return np.where(combine(float_compare(name, a, b), other), yes, u32(0))
 
@@ -179,9 +199,27 @@ def predicate_logic(form: Form) -> Semantics:
     form.dest_predicate()
     form.dest_predicate()
     for _ in range(3):
-        form.source_predicate()
+        _truth(form)
+    signs = [s.type == "i32" for s in form.sources]
     first, second = form.integer(), form.integer()
-    return form.alu(lambda a, b, c: (logic3_bool(a, b, c, first), logic3_bool(a, b, c, second)))
+
+    def compute(*inputs: Array) -> Any:
+        a, b, c = (x < 0 if sign else x for x, sign in zip(inputs, signs, strict=True))
+        return logic3_bool(a, b, c, first), logic3_bool(a, b, c, second)
+
+    return form.alu(compute)
+
+
+def _truth(form: Form) -> None:
+    """Take a predicate, or the sign of a register (R0.SIGN) as one."""
+    if isinstance(form.peek(), Predicate):
+        form.source_predicate()
+        return
+    operand = form.source("i32", bare=True, suffixes=("SIGN",))
+    if not (isinstance(operand, Register) and operand.suffixes == ("SIGN",)):
+        raise form.refuse("a word where a truth value is expected")
+    if operand.negated or operand.inverted or operand.absolute:
+        raise form.refuse("a marked sign")
 
 
 @opcode("P2R", "UP2R")

@@ -108,3 +108,18 @@ def reduce_lanes(form: Form) -> Semantics:
     return form.warp(compute)
 
 
+@opcode("ELECT")
+def elect(form: Form) -> Semantics:
+    """p = this is the lowest active lane; the register is the number of that lane."""
+    form.dest_predicate()
+    form.dest()
+    everyone = form.source_predicate()
+    if not everyone.is_constant or everyone.negated:
+        raise form.refuse("an election among some lanes")
+
+    def compute(lanes: Any, _: Array) -> Any:
+        lane = lanes.lane_ids().astype(u32)
+        leader = lanes.first_active(lane)
+        return lane == leader, leader
+
+    return form.warp(compute)

@@ -128,18 +128,36 @@ def _instructions(function: FunctionInfo, listing: Mapping[str, Any]) -> list[Ra
     if listing["start"] != 0 or len(found) * INSTRUCTION_BYTES != len(function.code):
         raise InputError(f"nvdisasm gave {len(found)} instructions for {len(function.code)} bytes of {function.name}")
     symbols = {function.name: 0} | {sub.name: sub.address for sub in function.subroutines}
-    return [
-        RawInstruction(
-            address=index * INSTRUCTION_BYTES,
-            predicate=raw.get("predicate", ""),
-            opcode=raw["opcode"],
-            operands=_resolve(raw["opcode"], raw.get("operands", ""), symbols),
-            encoding=int.from_bytes(
-                function.code[index * INSTRUCTION_BYTES : (index + 1) * INSTRUCTION_BYTES], "little"
-            ),
+    instructions = []
+    for index, raw in enumerate(found):
+        predicate, operands = _predicate_set(raw["opcode"], raw.get("predicate", ""), raw.get("operands", ""))
+        first = index * INSTRUCTION_BYTES
+        instructions.append(
+            RawInstruction(
+                address=first,
+                predicate=predicate,
+                opcode=raw["opcode"],
+                operands=_resolve(raw["opcode"], operands, symbols),
+                encoding=int.from_bytes(function.code[first : first + INSTRUCTION_BYTES], "little"),
+            )
         )
-        for index, raw in enumerate(found)
-    ]
+    return instructions
+
+
+def _predicate_set(opcode: str, predicate: str, operands: str) -> tuple[str, str]:
+    """(guard, operands) with the operand PR where it belongs.
+
+    nvdisasm's JSON gives PR as the guard of P2R, and the guard in PR's place; from an R2P after it PR is missing.
+    """
+    if predicate == "PR":
+        register, _, rest = operands.partition(",")
+        guard, comma, after = rest.partition(",")
+        if comma and guard.startswith("@"):
+            return guard, f"{register},PR,{after}"
+        return "", f"{register},PR,{rest}"
+    if opcode.split(".")[0] == "R2P" and not operands.startswith("PR,"):
+        return predicate, f"PR,{operands}"
+    return predicate, operands
 
 
 def _resolve(opcode: str, operands: str, symbols: Mapping[str, int]) -> str:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .cache import Cache
 
 DEFAULT_ARCH = "sm_90"
+# Architectures whose launch limits the machine knows; a newer compiler may offer more.
+SIMULATED_ARCHS = frozenset({75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121})
 
 _ARCH = re.compile(r"(?:sm_|compute_)?(\d{2,3})([af]?)")
 #: "file(line): error: text", also "catastrophic error" and numbered diagnostics ("error #20: text").
@@ -89,8 +91,9 @@ def nvrtc_version() -> str:
 
 @functools.cache
 def supported_archs() -> tuple[int, ...]:
-    """Architecture numbers that this compiler makes machine code for, for example (75, 80, 86, ...)."""
-    return tuple(int(arch) for arch in _checked(_nvrtc().nvrtcGetSupportedArchs(), "list its architectures"))
+    """Architecture numbers that this compiler makes machine code for and the simulator knows: (75, 80, 86, ...)."""
+    numbers = (int(arch) for arch in _checked(_nvrtc().nvrtcGetSupportedArchs(), "list its architectures"))
+    return tuple(number for number in numbers if number in SIMULATED_ARCHS)
 
 
 def normalize_arch(arch: str | int) -> str:

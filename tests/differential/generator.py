@@ -14,6 +14,8 @@ THREADS = 64
 BLOCKS = 2
 WORDS_IN = 4
 WORDS_OUT = 8
+ATOMICS = ("Add", "Max", "Min", "And", "Or", "Xor")
+SLOTS = 16  # words of ``sums`` for each of them
 
 TYPES = {"i": "int", "u": "unsigned", "l": "long long", "m": "unsigned long long", "f": "float", "d": "double"}
 HEAD = """
@@ -180,8 +182,10 @@ class Writer:
                 self.put("} break;")
             self.put("}")
         elif choice < 0.88:
-            operation = self.random.choice(["Add", "Max", "Min", "And", "Or", "Xor"])
-            self.put(f"atomic{operation}(&sums[{self.expression('u', 1)} & 15u], {self.expression('u', 1)});")
+            # words of its own for each operation: mixed on one word their order would matter
+            number = self.random.randrange(len(ATOMICS))
+            slot = f"{SLOTS * number} + ({self.expression('u', 1)} & {SLOTS - 1}u)"
+            self.put(f"atomic{ATOMICS[number]}(&sums[{slot}], {self.expression('u', 1)});")
         elif choice < 0.92:
             self.put(f"scratch[{self.expression('u', 1)} & 7u] = {self.expression('u', 1)};")
             self.put(f"{self.names['u'][0]} ^= scratch[{self.expression('u', 1)} & 7u];")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from gpusim.toolchain import compile_source
-from tests.differential.generator import BLOCKS, THREADS, WORDS_IN, WORDS_OUT, source
+from tests.differential.generator import ATOMICS, BLOCKS, SLOTS, THREADS, WORDS_IN, WORDS_OUT, source
 
 KERNELS_A_FILE = 70
 FILES = 8
@@ -36,7 +36,13 @@ def write(folder: Path) -> int:
                     "args": [
                         {"buffer": "in", "dtype": "uint32", "count": WORDS_IN * threads, "fill": "random", "seed": 3},
                         {"buffer": "out", "dtype": "uint32", "count": WORDS_OUT * threads, "fill": "zeros"},
-                        {"buffer": "sums", "dtype": "uint32", "count": 16, "fill": "random", "seed": 4},
+                        {
+                            "buffer": "sums",
+                            "dtype": "uint32",
+                            "count": SLOTS * len(ATOMICS),
+                            "fill": "random",
+                            "seed": 4,
+                        },
                     ],
                 }
             )

@@ -76,6 +76,38 @@ def test_equals_text_listing(
     assert compared == sum(map(len, listings[arch].values()))
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [  # as nvdisasm 13.5 gives them: opcode, guard, operands
+        (("P2R", "PR", "R16,RZ,0x2"), ("", "R16,PR,RZ,0x2")),
+        (("P2R.B1", "PR", "R16,@!P0,R16,0x2"), ("@!P0", "R16,PR,R16,0x2")),
+        (("R2P", "", "RZ,0x2"), ("", "PR,RZ,0x2")),
+        (("R2P", "@P0", "PR,R3,0x7e"), ("@P0", "PR,R3,0x7e")),
+        (("ISETP.EQ.AND", "@P0", "P1,PT,R3,RZ,PT"), ("@P0", "P1,PT,R3,RZ,PT")),
+    ],
+)
+def test_sets_of_predicates(given: tuple[str, str, str], meant: tuple[str, str]) -> None:
+    assert disasm._predicate_set(*given) == meant
+
+
+@pytest.mark.parametrize("arch", [75, 90, 120])
+def test_sets_of_predicates_equal_the_text_listing(tmp_path: Path, arch: int) -> None:
+    source = """extern "C" __global__ void k(float* out, const float* in, int n) {
+#pragma unroll
+      for (int k = 0; k < 16; k++) {
+        int i = threadIdx.x + k * 64;
+        if (i < n) { float v = in[i]; __syncthreads(); out[i] = v; }
+      }
+    }"""
+    made = compile_source(source, arch=f"sm_{arch}")
+    path = tmp_path / "k.cubin"
+    path.write_bytes(made.cubin)
+    command = [str(find_tool("nvdisasm")), "-c", "-ndf", str(path)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    listed = re.findall(r"P2R\S* .*?(?= ;)", text)
+    assert listed and listed == [r.text for r in disassemble(made.cubin)["k"] if r.opcode.startswith("P2R")]
+
+
 def test_readable_text() -> None:
     raw = RawInstruction(0x30, "@!P0", "BRA", "0x120", 0)
     assert raw.text == "@!P0 BRA 0x120"
