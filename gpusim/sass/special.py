@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusim.sass import mufu
 from gpusim.sass.form import Form, Semantics, Source
 from gpusim.sass.half import take_halves, to_half_bits
 from gpusim.sass.numeric import Array, canonical, f32, f64, flush, high_word, u32, u64
@@ -49,7 +50,8 @@ _FUNCTIONS: dict[str, Callable[[Array], Array]] = {
 def special_function(form: Form) -> Semantics:
     """d = a hardware approximation of a special function.
 
-    Computed to the nearest number of the type here; the hardware's table may differ in the last bits. Subnormal
+    RCP, RSQ, SQRT and EX2 of float32 are the hardware's own, bit for bit (mufu.py). The others are computed to the
+    nearest number of the type; the hardware's table may differ in the last bits. Subnormal
     operands and results are zeros of the same sign, except under TANH and in half precision (PTX ISA, rcp.approx.ftz,
     ex2.approx and the like; the compiler scales around MUFU to make the forms without .ftz).
     """
@@ -67,6 +69,9 @@ def special_function(form: Form) -> Semantics:
         return _half(form, function, narrow.lower(), narrow == "BF16" and name == "EX2")
     form.source("f32")
     flushes = name != "TANH"
+    if name in mufu.EXACT:
+        recorded = mufu.EXACT[name]
+        return form.alu(lambda a: canonical(recorded(a)))
 
     def compute(a: Array) -> Array:
         if flushes:
