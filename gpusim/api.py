@@ -80,8 +80,8 @@ class Kernel:
         """Execute the kernel and write the buffers back into the arrays of ``args``.
 
         ``grid``, ``block``: ints or 1 to 3-tuples.  ``args``: NumPy arrays (device buffers) and NumPy scalars in
-        parameter order, by-value structs as void scalars, None for a null pointer.  ``shared_bytes``: dynamic shared memory.  On an error
-        (UsageError, UnsupportedError, ExecutionError) no array has changed.
+        parameter order, by-value structs as void scalars, None for a null pointer.  ``shared_bytes``: dynamic shared
+        memory.  On an error (UsageError, UnsupportedError, ExecutionError) no array has changed.
         """
         return self._run(grid, block, args, shared_bytes, True, listeners, progress)
 

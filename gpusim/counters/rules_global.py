@@ -70,7 +70,8 @@ def global_counts(addresses: npt.ArrayLike, active: npt.ArrayLike, width: int) -
     ordered = np.sort(_fill_inactive(address_array >> np.uint64(5), active_array), axis=1)
     lines = ordered >> np.uint64(2)
     sectors, tags = (
-        np.where(lanes > 0, 1 + np.count_nonzero(units[:, 1:] != units[:, :-1], axis=1), 0) for units in (ordered, lines)
+        np.where(lanes > 0, 1 + np.count_nonzero(units[:, 1:] != units[:, :-1], axis=1), 0)
+        for units in (ordered, lines)
     )
     return sectors, np.minimum(-(-lanes * width // SECTOR_BYTES), sectors), tags
 

@@ -223,7 +223,7 @@ class Engine:
                 self._count_guard(index, instruction.guard)
             if chunk.count(exact) == chunk.lane_count:
                 chosen = None
-            elif not exact.any():
+            elif not exact.any() and op.kind not in ("branch_divergent", "branch_convergent"):
                 self._branch_event(index, op, 0, chunk.warp_count, 0)
                 return flow.go(following)
             else:
@@ -246,7 +246,12 @@ class Engine:
             return flow.leave(op.barrier, chosen, address)
         if kind == "warp_sync":
             read = self.reads.get(block.number)
-            return flow.warp_sync(read(chunk)[0] if read else None, chosen, address)
+            word = read(chunk)[0] if read else None
+            if word is not None and op.detail["exclusive"]:
+                differs = (word != chunk.lanes(chunk.m).first_active(word)) & chunk.active_mask()
+                if differs.any():
+                    flow.defer(differs, address)
+            return flow.warp_sync(word, chosen, address)
         if kind in ("indirect", "return"):
             return self._indirect(block, op, chosen, address, following)
         if kind == "trap":
@@ -280,7 +285,10 @@ class Engine:
         return result
 
     def _by_convergence(self, block: BasicBlock, chosen: Array | None, diverged: bool) -> Array:
-        """BRA.DIV: executing lanes of warps in which living lanes of the mask do not execute; BRA.CONV: the others."""
+        """BRA.DIV: the lanes of warps in which a living lane of the mask does not execute, or is guarded off.
+
+        BRA.CONV: those of the other warps.  ``chosen``: lanes whose guard holds, None for all executing ones.
+        """
         chunk = self.chunk
         active = chunk.active_mask()
         wanted = chunk.alive_mask()
@@ -288,9 +296,9 @@ class Engine:
         if read is not None:
             word = read(chunk)[0]
             wanted = wanted & (word >> chunk.lane_ids.astype(np.uint32) & np.uint32(1)).astype(bool)
-        missing = chunk.warp_any(wanted & ~active)
-        taking = active if chosen is None else chunk.wide(chosen)
-        return taking & (missing if diverged else ~missing)
+        covered = active if chosen is None else chunk.wide(chosen)
+        missing = chunk.warp_any(wanted & ~covered)
+        return active & (missing if diverged else ~missing)
 
     def _indirect(
         self, block: BasicBlock, op: ControlOp, chosen: Array | None, address: int, following: int

@@ -27,6 +27,10 @@ RECURSION_CAVEAT = (
     "executed counts are not certain here: lanes of a warp return from different depths of recursion together, and "
     "where the hardware brings them together again differs (recorded: up to 70 % fewer instructions)"
 )
+GROUPS_CAVEAT = (
+    "executed counts are not certain here: groups of lanes of one warp synchronise with masks of their own, one group "
+    "after the other"
+)
 BREAK_CAVEAT = (
     "counts of BSYNC may be off by a few: lanes leave a divergent region early (BREAK), and which of them wait "
     "together was seen to differ (recorded: 5 in 1,247 instructions)"
@@ -372,6 +376,18 @@ class Flow:
         self.status = np.where(active, AT_WARPSYNC, self.status)
         self._release_syncs()
         return self.pick()
+
+    def defer(self, lanes: Array, address: int) -> None:
+        """Some of the executing lanes stay at ``address`` until the others of their warp have gone on and wait."""
+        chunk = self.chunk
+        active = chunk.active_mask()
+        self.caveats.add(GROUPS_CAVEAT)
+        self._separate(address)
+        self._keep(address)
+        self.splits += 1
+        self.status = np.where(lanes, READY, self.status)
+        self.order = np.where(lanes, i32(self.splits), self.order)
+        chunk.set_active(shrink_rows(active & ~lanes))
 
     # -- block barriers ---------------------------------------------------------------------------------------------
     def barrier(self, waiting: Array | None, address: int) -> int | None:

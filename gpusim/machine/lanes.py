@@ -118,8 +118,8 @@ class Lanes:
         values, active = self._warps(predicate, self._active())
         true = values & active
         word = (true * _BITS).sum(axis=2, dtype=u32)
-        some = true.any(axis=2)
-        every = (values | ~active).all(axis=2)
+        some: Array = np.asarray(true.any(axis=2))
+        every: Array = np.asarray((values | ~active).all(axis=2))
         return self._spread(word), self._spread(some), self._spread(every), self._spread(~some)
 
     def match(self, value: Array) -> tuple[Array, Array]:

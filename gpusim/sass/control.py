@@ -132,15 +132,15 @@ def move_convergence(form: Form) -> Semantics:
 
 @opcode("WARPSYNC")
 def warp_sync(form: Form) -> Semantics:
-    """Wait until the lanes of the mask are here."""
-    form.without_effect("EXCLUSIVE", "COLLECTIVE")
+    """Wait until the lanes of the mask are here; .EXCLUSIVE and .COLLECTIVE: those with another mask go later."""
+    exclusive = form.flag("EXCLUSIVE") | form.flag("COLLECTIVE")
     everyone = form.flag("ALL")
     if not everyone:
         form.source("u32")
     if isinstance(form.peek(), Immediate):
         form.take()
     form.finish()
-    return ControlOp("warp_sync", sources=tuple(form.sources))
+    return ControlOp("warp_sync", sources=tuple(form.sources), detail={"exclusive": exclusive})
 
 
 @opcode("CALL")
@@ -183,9 +183,7 @@ def block_barrier(form: Form) -> Semantics:
     if reduction:
         form.source_predicate()
     form.finish()
-    return ControlOp(
-        "barrier", sources=tuple(form.sources), barrier=number.value, detail={"reduction": reduction}
-    )
+    return ControlOp("barrier", sources=tuple(form.sources), barrier=number.value, detail={"reduction": reduction})
 
 
 @opcode("B2R")

@@ -66,6 +66,4 @@ def decode(
         parsed = [_with_payload(parse_operand(part), encoding) for part in split_operands(operands)]
     except ValueError as error:
         problem = f"cannot read {error}"
-    return Instruction(
-        address, name, tuple(modifiers), guard, tuple(parsed), text, encoding, location, problem
-    )
+    return Instruction(address, name, tuple(modifiers), guard, tuple(parsed), text, encoding, location, problem)

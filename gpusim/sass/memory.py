@@ -208,9 +208,7 @@ def matrix_load(form: Form) -> Semantics:
     dest = form.dest(count)
     address = form.address()
     form.finish()
-    return MemoryOp(
-        "shared", "matrix_load", 16, address, False, dest=dest, matrices=count, transposed=transposed
-    )
+    return MemoryOp("shared", "matrix_load", 16, address, False, dest=dest, matrices=count, transposed=transposed)
 
 
 @opcode("STSM")
@@ -220,9 +218,7 @@ def matrix_store(form: Form) -> Semantics:
     address = form.address()
     values = form.register_run(count)
     form.finish()
-    return MemoryOp(
-        "shared", "matrix_store", 16, address, False, sources=values, matrices=count, transposed=transposed
-    )
+    return MemoryOp("shared", "matrix_store", 16, address, False, sources=values, matrices=count, transposed=transposed)
 
 
 @opcode("LDGSTS")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gpusim.sass.form import Dest, Form, Semantics, Source
-from gpusim.sass.numeric import u32
+from gpusim.sass.numeric import Array, u32
 from gpusim.sass.operands import Constant, Register
 from gpusim.sass.registry import opcode
 
@@ -71,13 +73,17 @@ def special_pair_to_register(form: Form) -> Semantics:
 
 @opcode("R2UR")
 def register_to_uniform(form: Form) -> Semantics:
-    """Uniform d = a of the warp's first active lane."""
+    """Uniform d = a of the warp's first active lane; an optional predicate: this lane's a is another."""
     form.without_effect("FILL")
-    if form.dest_predicates(1) and not form.dests.pop().is_sink:
-        raise form.refuse("a predicate that says whether the lanes differ")
+    tells = form.dest_predicates(1)
     form.dest()
     form.source("u32")
-    return form.warp(lambda lanes, a: lanes.first_active(a))
+
+    def compute(lanes: Any, a: Array) -> Any:
+        first = lanes.first_active(a)
+        return (a != first, first) if tells else first
+
+    return form.warp(compute)
 
 
 @opcode("LEPC")

@@ -276,5 +276,3 @@ def register_to_predicates(form: Form) -> Semantics:
         return bits if len(bits) != 1 else bits[0]
 
     return form.alu(compute)
-
-

@@ -71,6 +71,8 @@ class Program:
             meaning = self.meanings[index]
             if self.ends_block(index):
                 found.add(index + 1)
+            if isinstance(meaning, ControlOp) and meaning.kind == "warp_sync":
+                found.add(index)  # lanes that wait their turn start here
             if isinstance(meaning, ControlOp):
                 if meaning.target is not None and meaning.kind not in ("indirect", "return"):
                     found.add(self.index_of.get(meaning.target, 0))

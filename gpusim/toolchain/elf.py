@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 #: Architectures whose machine code is known; all have 128-bit instructions and the attributes read here.
-SUPPORTED_ARCHS = (75, 80, 86, 87, 88, 89, 90, 100, 103, 107, 110, 120, 121)
+SUPPORTED_ARCHS = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
 INSTRUCTION_BYTES = 16
 #: From sm_90 on the first 1 KiB of every block's shared memory belongs to the system; it is counted in the section
 #: ``.nv.shared.<kernel>`` and the kernel's own variables start behind it (``UMOV UR4, 0x400`` in the code).

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CompileError, InputError, UsageError
+from .elf import SUPPORTED_ARCHS
 from .options import Options, sort_options
 from .shims import HEADERS, HEADERS_DIGEST
 from .tools import cuda_include_directories
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from .cache import Cache
 
 DEFAULT_ARCH = "sm_90"
-# Architectures whose launch limits the machine knows; a newer compiler may offer more.
-SIMULATED_ARCHS = frozenset({75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121})
 
 _ARCH = re.compile(r"(?:sm_|compute_)?(\d{2,3})([af]?)")
 #: "file(line): error: text", also "catastrophic error" and numbered diagnostics ("error #20: text").
@@ -93,7 +92,7 @@ def nvrtc_version() -> str:
 def supported_archs() -> tuple[int, ...]:
     """Architecture numbers that this compiler makes machine code for and the simulator knows: (75, 80, 86, ...)."""
     numbers = (int(arch) for arch in _checked(_nvrtc().nvrtcGetSupportedArchs(), "list its architectures"))
-    return tuple(number for number in numbers if number in SIMULATED_ARCHS)
+    return tuple(number for number in numbers if number in SUPPORTED_ARCHS)
 
 
 def normalize_arch(arch: str | int) -> str:

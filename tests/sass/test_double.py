@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from exact import converted, fused, product, to_integer
 
-ARCHS = ["sm_75", "sm_90", "sm_120"]
+ARCHS = ["sm_75", "sm_120"]
 LISTING = """
 fma_rn: double -> double: fma(a, b, c)
 fma_rz: double -> double: __fma_rz(a, b, c)

@@ -7,7 +7,7 @@ import pytest
 
 from gpusim.errors import UnsupportedError
 
-ARCHS = ["sm_75", "sm_90", "sm_100", "sm_120"]
+ARCHS = ["sm_75", "sm_100", "sm_120"]
 LISTING = """
 s32_div: int -> int: a / b
 s32_mod: int -> int: a % b
