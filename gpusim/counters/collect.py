@@ -79,14 +79,14 @@ def count_rows(op: MemoryOp, space: str, addresses: Array, mask: Array, generic:
         sectors = _local_sectors(addresses, mask, op.width)
         ideal = np.minimum(-(-mask.sum(axis=1) * op.width // rules.SECTOR_BYTES), sectors)
         return Counted(requests=requests, sectors=int(sectors.sum()), sectors_ideal=int(ideal.sum()))
-    sectors, ideal, tags = (int(counts.sum()) for counts in rules.global_counts(addresses, mask, op.width))
+    touched, least, lines = (int(counts.sum()) for counts in rules.global_counts(addresses, mask, op.width))
     passes = 0
     if op.operation in ("atomic", "reduce"):
         passes = int(rules.global_atomic_passes(addresses, mask, op.width, global_atomic_name(op)).sum())
     copied = 0
     if op.operation == "async_copy":
         copied = int(rules.async_copy_sectors(addresses, mask, op.width, op.bypass, op.zero_fill).sum())
-    return Counted(requests, sectors, ideal, tags, copy_sectors=copied, atomic_passes=passes)
+    return Counted(requests, touched, least, lines, copy_sectors=copied, atomic_passes=passes)
 
 
 def count_copy(op: MemoryOp, target: Array, writing: Array, origin: Array, reading: Array) -> Counted:
