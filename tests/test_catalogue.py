@@ -468,7 +468,7 @@ def test_sources_compile(source: Path, arch: str) -> None:
             assert nvrtc.nvrtcAddNameExpression(program, name.encode())[0] == nvrtc.nvrtcResult.NVRTC_SUCCESS
         options = [f"--gpu-architecture={arch}".encode(), b"-lineinfo"]
         (error,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
-        log = b" " * nvrtc.nvrtcGetProgramLogSize(program)[1]
+        log = bytearray(nvrtc.nvrtcGetProgramLogSize(program)[1])  # not bytes: NVRTC writes into it
         nvrtc.nvrtcGetProgramLog(program, log)
         assert error == nvrtc.nvrtcResult.NVRTC_SUCCESS, log.decode()
         assert log.rstrip(b"\0 \n") == b"", log.decode()

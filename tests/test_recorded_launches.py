@@ -23,7 +23,7 @@ from gpusim import kernels
 from gpusim.runner.replay import make_buffer
 
 DATA = Path(__file__).parent / "data"
-RECORDINGS = ("h200_catalogue", "h200_control")
+RECORDINGS = ("h200_catalogue", "h200_control", "h200_groups")
 
 # The plain hardware counter of conflicts also sees arbitration between warps, a few events that change from run to run;
 # the instrumented counters repeat exactly.
@@ -32,6 +32,7 @@ NOISY = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_"
 # lanes that do not exist, and a word of shared memory that nobody wrote, give anything.
 UNDEFINED = {
     "reduce_vec4/100000/0", "reduce_vec4/1048576/0", "half_shuffle/33", "syncwarp_loop/33",
+    "swap_halves/33", "swap_halves/16",
 }  # fmt: skip
 RACES = ("counter_race/",)  # what is lost depends on timing
 

@@ -27,7 +27,7 @@ ALL_LANES: Array = np.ones((1, 1), bool)
 
 FIELDS = (
     "requests", "sectors", "sectors_ideal", "copy_sectors", "atomic_passes", "tags", "wavefronts", "wavefronts_ideal",
-    "conflicts", "uniform", "divergent", "branch_targets",
+    "conflicts", "uniform", "divergent", "branches", "branch_targets",
 )  # fmt: skip
 
 BRANCH_OPCODES = ("BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET")
@@ -236,6 +236,7 @@ class Collector:
 
     def branch(self, event: Branch) -> None:
         fields, index = self.fields, event.index
-        fields["branch_targets"][index] += event.warps
+        fields["branches"][index] += event.warps
+        fields["branch_targets"][index] += event.targets
         fields["divergent"][index] += event.divergent
         fields["uniform"][index] += event.taken + event.fallen

@@ -44,7 +44,7 @@ METRICS: tuple[Metric, ...] = (
             "local_st",
         )
     ),
-    _metric(f"{_SASS}inst_executed_op_branch", "branch_targets", what="branches executed by warps"),
+    _metric(f"{_SASS}inst_executed_op_branch", "branches", what="branches executed by warps"),
     *(
         _metric(f"{_WAVES}{op}", "wavefronts", f"wavefront_{op}", what="passes through the shared-memory banks")
         for op in ("ld", "st", "atom", "ldsm", "stsm", "ldgsts")

@@ -245,18 +245,50 @@ class Engine:
         if kind == "sync_break":
             return flow.leave(op.barrier, chosen, address)
         if kind == "warp_sync":
-            read = self.reads.get(block.number)
-            word = read(chunk)[0] if read else None
-            if word is not None and op.detail["exclusive"]:
-                differs = (word != chunk.lanes(chunk.m).first_active(word)) & chunk.active_mask()
-                if differs.any():
-                    flow.defer(differs, address)
-            return flow.warp_sync(word, chosen, address)
+            return self._warp_sync(block, op, chosen, address)
+        if kind == "collective_end":
+            return flow.end_collective(address)
         if kind in ("indirect", "return"):
             return self._indirect(block, op, chosen, address, following)
         if kind == "trap":
             raise ExecutionError(f"the kernel stopped itself (trap or failed assertion), {self._describe(index)}")
         raise instruction.unsupported(f"control operation {kind}")
+
+    def _warp_sync(self, block: BasicBlock, op: ControlOp, chosen: Array | None, address: int) -> int | None:
+        """Lanes whose mask differs from their warp's first one wait for their turn; they were issued all the same."""
+        chunk, flow = self.chunk, self.flow
+        read = self.reads.get(block.number)
+        word = read(chunk)[0] if read else None
+        how = op.detail["kind"]
+        if word is not None and how:
+            active = chunk.active_mask()
+            if how == "exclusive":
+                self._exclusive_event(block.last, word, active & ~flow.deferred)
+            flow.deferred = flow.deferred & ~active
+            differs = (word != chunk.lanes(chunk.m).first_active(word)) & active
+            if differs.any():
+                # counted when they are let in, with the warp's other lanes here
+                self.block_warps[block.number] -= chunk.warp_total(chunk.warp_any(differs))
+                self.block_lanes[block.number] -= chunk.count(differs)
+                flow.defer(differs, address)
+        return flow.warp_sync(word, chosen, address, op.target if how == "collective" else None)
+
+    def _exclusive_event(self, index: int, word: Array, lanes: Array) -> None:
+        """WARPSYNC.EXCLUSIVE counts as a branch that splits a warp into its groups (recording h200_groups)."""
+        chunk = self.chunk
+        rows = max(word.shape[0], lanes.shape[0])
+        shape = (rows, chunk.warps, 32)
+        words = np.where(lanes, word.astype(np.int64), -1)
+        ordered = np.sort(np.broadcast_to(words, (rows, chunk.threads)).reshape(shape), axis=2)
+        groups = (ordered[:, :, 1:] != ordered[:, :, :-1]).sum(axis=2) + (ordered[:, :, 0] >= 0)
+        groups = groups[groups > 0]
+        repeat = chunk.blocks // rows
+        uniform = int((groups == 1).sum()) * repeat
+        divergent = int((groups[groups > 1] - 1).sum()) * repeat
+        if groups.size:
+            event = Branch(index, "branch", int(groups.size) * repeat, uniform, 0, divergent, uniform + divergent)
+            for listener in self.listeners:
+                listener.branch(event)
 
     def _count_guard(self, index: int, guard: Predicate) -> None:
         """Predicated-on lanes of a control instruction: its guard alone decides."""
@@ -320,7 +352,8 @@ class Engine:
     def _branch_event(self, index: int, op: ControlOp, taken: int, fallen: int, divergent: int) -> None:
         if op.kind not in (*_BRANCHES, "indirect", "return"):
             return
-        event = Branch(index, op.kind, taken + fallen + divergent, taken, fallen, divergent, 2)
+        total = taken + fallen + divergent
+        event = Branch(index, op.kind, total, taken, fallen, divergent, total)
         for listener in self.listeners:
             listener.branch(event)
 

@@ -60,9 +60,10 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A branch executed by ``warps`` warps, of which ``divergent`` went both ways and ``taken`` all to the target.
+    """A branch executed by ``warps`` warps: in ``taken`` of them all lanes go to the target, in ``fallen`` all go on.
 
-    ``fallen`` went all to the next instruction; warps = taken + fallen + divergent.
+    ``divergent`` counts the other warps, those that split into k groups k - 1 times; ``targets`` is taken + fallen +
+    divergent.
     """
 
     index: int

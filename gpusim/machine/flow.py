@@ -27,10 +27,6 @@ RECURSION_CAVEAT = (
     "executed counts are not certain here: lanes of a warp return from different depths of recursion together, and "
     "where the hardware brings them together again differs (recorded: up to 70 % fewer instructions)"
 )
-GROUPS_CAVEAT = (
-    "executed counts are not certain here: groups of lanes of one warp synchronise with masks of their own, one group "
-    "after the other"
-)
 BREAK_CAVEAT = (
     "counts of BSYNC may be off by a few: lanes leave a divergent region early (BREAK), and which of them wait "
     "together was seen to differ (recorded: 5 in 1,247 instructions)"
@@ -61,6 +57,9 @@ class Flow:
         self.next_other = int(NOWHERE)  # lowest address at which other running lanes stand
         self.sync_points: dict[int, int] = {}
         self.warpsync_masks: dict[int, Array] = {}
+        self.collectives: dict[int, Array] = {}  # masks of lanes that wait for a collective section, by address
+        self.targets: Array = np.zeros((1, 1), i32)  # where lanes go after it
+        self.deferred: Array = np.zeros((1, 1), bool)  # lanes that wait for their turn at a WARPSYNC
         self.reduction = ""  # of the block barrier in progress: POPC, AND, OR
         self.reduction_lanes: Array = np.zeros((1, 1), u32)  # lanes that contributed to it, by block
 
@@ -333,6 +332,7 @@ class Flow:
                     continue
                 missing = self._members(barrier) & ~here
                 self._resume(here & ~self.chunk.warp_any(missing), address + STEP)
+        self._release_collectives()
         waiting = self.status == AT_WARPSYNC
         if waiting.any():
             for address, mask in list(self.warpsync_masks.items()):
@@ -352,12 +352,19 @@ class Flow:
         self.status = np.where(lanes, np.where(running, READY, RUNNING), self.status)
         self.place = np.where(lanes, i32(address), self.place)
 
-    def warp_sync(self, word: Array | None, waiting: Array | None, address: int) -> int | None:
-        """WARPSYNC: wait until the living lanes of the mask (None: all of the warp) are here."""
+    def warp_sync(
+        self, word: Array | None, waiting: Array | None, address: int, target: int | None = None
+    ) -> int | None:
+        """WARPSYNC: wait until the living lanes of the mask (None: all of the warp) are here.
+
+        ``target``: of a collective section, where the lanes that come from here go after it.
+        """
         following = address + STEP
+        chunk = self.chunk
+        if target is not None:
+            self.targets = np.where(chunk.active_mask(), i32(target), self.targets)
         if self.together:
             return following
-        chunk = self.chunk
         active = chunk.active_mask()
         if waiting is not None and not same_lanes(waiting, active):
             raise ExecutionError(f"a partly predicated warp synchronisation at {address:#x} is not supported")
@@ -369,20 +376,38 @@ class Flow:
         missing = chunk.warp_any(active) & wanted & ~active
         if not missing.any():
             return self.go(following)
-        old = self.warpsync_masks.get(address)
+        masks = self.warpsync_masks if target is None else self.collectives
+        old = masks.pop(address, None)
         before = np.zeros((1, chunk.threads), bool) if old is None else old
-        self.warpsync_masks[address] = np.where(chunk.warp_any(active), wanted, before)
+        masks[address] = np.where(chunk.warp_any(active), wanted, before)
         self._keep(address)
         self.status = np.where(active, AT_WARPSYNC, self.status)
         self._release_syncs()
         return self.pick()
 
+    def _release_collectives(self) -> None:
+        """Lanes of a warp that wait for one section at any of its places start it together, where the last came to."""
+        chunk = self.chunk
+        for address in reversed(self.collectives):
+            waiting = self.status == AT_WARPSYNC
+            sites = np.isin(self.place, list(self.collectives)) & waiting
+            here = sites & (self.place == address)
+            if not here.any():
+                continue
+            wanted = self.collectives[address] & chunk.alive_mask() & chunk.warp_any(here)
+            complete = ~chunk.warp_any(wanted & ~sites)
+            self._resume(sites & wanted & complete, address + STEP)
+
+    def end_collective(self, address: int) -> int | None:
+        """ENDCOLLECTIVE: each lane goes to its own target; returns where the next block starts."""
+        return self.scatter(self.targets, address)[0]
+
     def defer(self, lanes: Array, address: int) -> None:
         """Some of the executing lanes stay at ``address`` until the others of their warp have gone on and wait."""
         chunk = self.chunk
         active = chunk.active_mask()
-        self.caveats.add(GROUPS_CAVEAT)
         self._separate(address)
+        self.deferred = self.deferred | lanes
         self._keep(address)
         self.splits += 1
         self.status = np.where(lanes, READY, self.status)

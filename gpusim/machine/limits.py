@@ -140,8 +140,9 @@ def _carveout(limits: Limits, warps: int, others: int, used: int, shared: int) -
     """Bytes of shared memory that the driver configures an SM with, for blocks of ``warps``.
 
     ``others``: resident blocks that everything but shared memory allows.  Room for twice as many blocks is made as long
-    as that leaves about half of the L1 data cache.  Read off 514 launches on an H200 (driver 580.159.04, recording
-    ``h200_carveout``); on other architectures an extrapolation.
+    as that leaves about half of the L1 data cache.  Read off launches on an H200 (driver 580.159.04, recording
+    ``h200_carveout``); on other architectures an extrapolation.  That blocks of four warps with the least shared memory
+    get 32 KiB, where twice as many blocks would need 36 KiB, is recorded and not understood.
     """
 
     def least(wanted: int) -> int:
@@ -153,6 +154,8 @@ def _carveout(limits: Limits, warps: int, others: int, used: int, shared: int) -
     fitting = min(others, limits.carveouts[-1] // used) if used else others
     hoped = others if others == 1 or warps == 32 else min(2 * others, limits.blocks)
     generous = min(least(hoped * used), least(limits.shared_per_sm * 9 // 16))
+    if limits.shared_reserved and warps == 4 and used == limits.shared_reserved + limits.shared_unit:
+        generous = min(generous, least(32 * KIB))
     return max(least(fitting * used), generous)
 
 

@@ -132,15 +132,29 @@ def move_convergence(form: Form) -> Semantics:
 
 @opcode("WARPSYNC")
 def warp_sync(form: Form) -> Semantics:
-    """Wait until the lanes of the mask are here; .EXCLUSIVE and .COLLECTIVE: those with another mask go later."""
-    exclusive = form.flag("EXCLUSIVE") | form.flag("COLLECTIVE")
+    """Wait until the lanes of the mask are here.
+
+    .EXCLUSIVE: groups of lanes with different masks go on one after the other.  .COLLECTIVE: lanes may come to
+    different places; once all of the mask have, they execute the section up to ENDCOLLECTIVE together, at the
+    place of the last, and then each goes to the target its own WARPSYNC names (recording h200_groups).
+    """
+    exclusive, collective = form.flag("EXCLUSIVE"), form.flag("COLLECTIVE")
     everyone = form.flag("ALL")
     if not everyone:
         form.source("u32")
-    if isinstance(form.peek(), Immediate):
-        form.take()
+    target = form.integer() if isinstance(form.peek(), Immediate) else None
     form.finish()
-    return ControlOp("warp_sync", sources=tuple(form.sources), detail={"exclusive": exclusive})
+    if collective and target is None:
+        raise form.refuse("a collective section without a target")
+    kind = "exclusive" if exclusive else "collective" if collective else ""
+    return ControlOp("warp_sync", target, sources=tuple(form.sources), detail={"kind": kind})
+
+
+@opcode("ENDCOLLECTIVE")
+def end_collective(form: Form) -> Semantics:
+    """Each lane goes to the target of the WARPSYNC.COLLECTIVE that brought it here."""
+    form.finish()
+    return ControlOp("collective_end")
 
 
 @opcode("CALL")
@@ -196,9 +210,9 @@ def barrier_result(form: Form) -> Semantics:
     return form.warp(lambda lanes: lanes.barrier_result(len(form.dests)))
 
 
-@opcode("NOP", "YIELD", "NANOSLEEP", "ENDCOLLECTIVE")
+@opcode("NOP", "YIELD", "NANOSLEEP")
 def nothing(form: Form) -> Semantics:
-    """No change of state (the lanes of a collective section were gathered by the WARPSYNC before it)."""
+    """No change of state."""
     if form.instruction.opcode == "NANOSLEEP":
         form.without_effect("WARP")
         form.take()  # how long: time does not pass here
