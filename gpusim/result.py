@@ -137,7 +137,10 @@ def _architecture_caveat(arch: str) -> set[str]:
     """The counting rules were recorded on sm_90; elsewhere they are assumed to be the same."""
     if arch == "sm_90":
         return set()
-    return {f"memory counters follow rules recorded on sm_90 (H200), not confirmed on {arch} by a recording"}
+    return {
+        "memory counters, and how many blocks shared memory allows, follow rules recorded on sm_90 (H200), not "
+        f"confirmed on {arch} by a recording"
+    }
 
 
 def build_result(done: Finished, collector: Collector, sampler: PatternSampler) -> Result:
