@@ -1,9 +1,9 @@
 """The hardware's approximations of special functions, bit for bit.
 
 ``mufu_h200.npz`` holds, for every mantissa, by how many units in the last place an H200's MUFU differs from the nearest
-float32 (-2 to 1), recorded with rcp.approx.ftz, rsqrt.approx.ftz, sqrt.approx.ftz and ex2.approx.ftz on 2026-11-30
-(driver 580.159.04).  Other exponents only scale the result; that was checked with 200,000 random inputs a function.
-Subnormal operands and results are zeros of the same sign.
+float32 (by -2 to 1; by far more where a logarithm is close to 0), recorded with rcp.approx.ftz, rsqrt.approx.ftz,
+sqrt.approx.ftz, ex2.approx.ftz and lg2.approx.ftz on 2026-11-30 (driver 580.159.04).  What other exponents change was
+checked with 200,000 random inputs a function.  Subnormal operands and results are zeros of the same sign.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _table(name: str) -> Array:
 
 
 def _corrected(exact: Array, ulps: Array) -> Array:
-    """The nearest float32 of positive numbers, moved by ``ulps``; as float64."""
+    """The nearest float32, moved by ``ulps``; as float64."""
     return (exact.astype(f32).view(i32) + ulps).view(f32).astype(f64)
 
 
@@ -85,9 +85,34 @@ def power_of_two(x: Array) -> Array:
     return np.where(np.isnan(x), f32(np.nan), result)
 
 
+def logarithm(x: Array) -> Array:
+    """log2(x): the exponent plus a fixed-point number with 23 fractional bits, cut off at the end of a float32.
+
+    Negative results are the one's complement, so those of 1/2, 1/4, ... are a little too large.  From 1/2 to 2, where
+    the result may be close to 0, more bits are kept: a table of results for each of the two exponents.
+    """
+    x = flush(x)
+    mantissa, exponent = _parts(x)
+    exact = np.log2(1 + mantissa / MANTISSAS)
+    above = _corrected(exact, _table("lg2")[mantissa])
+    fixed = exponent + np.floor(above * MANTISSAS) / MANTISSAS
+    result = _cut(np.where(exponent < 0, fixed + 1 / MANTISSAS, fixed))
+    result = np.where(exponent == 0, above, result)
+    result = np.where(exponent == -1, _corrected(exact - 1, _table("lg2_half")[mantissa]), result)
+    result = np.where(x == 0, -np.inf, np.where(x == np.inf, np.inf, result))
+    return np.where((x < 0) | np.isnan(x), np.nan, result).astype(f32)
+
+
+def _cut(x: Array) -> Array:
+    """float64 numbers rounded towards zero to a float32."""
+    nearest = x.astype(f32)
+    return np.where(np.abs(nearest.astype(f64)) > np.abs(x), np.nextafter(nearest, f32(0)), nearest).astype(f64)
+
+
 EXACT: dict[str, Callable[[Array], Array]] = {
     "RCP": reciprocal,
     "RSQ": reciprocal_root,
     "SQRT": root,
     "EX2": power_of_two,
+    "LG2": logarithm,
 }

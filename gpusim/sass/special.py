@@ -50,7 +50,7 @@ _FUNCTIONS: dict[str, Callable[[Array], Array]] = {
 def special_function(form: Form) -> Semantics:
     """d = a hardware approximation of a special function.
 
-    RCP, RSQ, SQRT and EX2 of float32 are the hardware's own, bit for bit (mufu.py). The others are computed to the
+    RCP, RSQ, SQRT, EX2 and LG2 of float32 are the hardware's own, bit for bit (mufu.py). The others are computed to the
     nearest number of the type; the hardware's table may differ in the last bits. Subnormal
     operands and results are zeros of the same sign, except under TANH and in half precision (PTX ISA, rcp.approx.ftz,
     ex2.approx and the like; the compiler scales around MUFU to make the forms without .ftz).
