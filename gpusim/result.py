@@ -98,6 +98,7 @@ class Result:
     ``metrics``: exact integers by Nsight Compute's names.  ``instructions``: one entry an instruction, in order of
     address.  ``path`` says how it was computed.  ``patterns``: the addresses of the first warp that accessed memory
     with an instruction, by the instruction's address.  ``caveats``: sentences on counts that are not certain, if any.
+    ``exactness``: "exact", or "modelled" where the execution met something that makes counts uncertain.
     """
 
     launch: LaunchFacts
@@ -108,6 +109,7 @@ class Result:
     source: dict[str, list[str]] = field(default_factory=dict, repr=False, compare=False)
     patterns: dict[int, Pattern] = field(default_factory=dict, repr=False)
     caveats: list[str] = field(default_factory=list)
+    exactness: str = "exact"
 
     @property
     def findings(self) -> list[dict[str, Any]]:
@@ -121,7 +123,7 @@ class Result:
         return {
             "schema": SCHEMA,
             "kind": "launch",
-            "exactness": "exact",
+            "exactness": self.exactness,
             "launch": asdict(self.launch),
             "path": self.path,
             "metrics": self.metrics,
@@ -155,6 +157,7 @@ def build_result(done: Finished, collector: Collector, sampler: PatternSampler) 
         source=done.source,
         patterns=sampler.patterns,
         caveats=sorted(collector.caveats | _architecture_caveat(done.launch.arch)),
+        exactness="modelled" if collector.caveats else "exact",
     )
 
 

@@ -215,7 +215,9 @@ def document(analysis: Analysis) -> dict[str, Any]:
             for name, value in result.metrics.items():
                 if name.endswith(".sum"):
                     sums[name] = sums.get(name, 0) + value
-        found = {"schema": SCHEMA, "kind": "launches", "exactness": "exact", "metrics": sums, "launches": launches}
+        words = {result.exactness for result in analysis.results}
+        exactness = "modelled" if "modelled" in words else "exact"
+        found = {"schema": SCHEMA, "kind": "launches", "exactness": exactness, "metrics": sums, "launches": launches}
     found["target"] = {"kind": analysis.kind, "name": analysis.target}
     found["verdict"] = asdict(report.verdict_of(analysis.results))
     found["notes"] = analysis.notes

@@ -31,5 +31,8 @@ def collect(result: Result) -> Metrics:
     rows = []
     for name, value in result.metrics.items():
         metric = known.get(name)
-        rows.append(MetricRow(name, value, metric.kind if metric else "exact", metric.what if metric else ""))
+        kind: str = metric.kind if metric else "exact"
+        if metric and kind == "exact":
+            kind = result.exactness
+        rows.append(MetricRow(name, value, kind, metric.what if metric else ""))
     return Metrics(tuple(rows))

@@ -20,7 +20,7 @@ from gpusim.report.divergence import Divergence
 from gpusim.report.launch import Launch
 from gpusim.report.lines import Lines
 from gpusim.report.memory import Memory, MemoryRow
-from gpusim.report.metrics import Metrics
+from gpusim.report.metrics import MetricRow, Metrics
 from gpusim.report.occupancy import OccupancySection
 from gpusim.report.verdict import Verdict
 
@@ -29,7 +29,7 @@ LINES_SHOWN = 5
 LEGEND = (
     "request: one warp's access. sector: 32 bytes of global or local memory. wavefront: one pass through the 32 banks "
     "of shared memory, at most 128 bytes. ideal: what the same lanes need at best. waste: share beyond the ideal. "
-    "Counts are exact: Nsight Compute shows the same for this machine code."
+    "Exact counts are those that Nsight Compute shows for this machine code."
 )
 
 
@@ -277,10 +277,16 @@ class Terminal:
     def metrics(self, metrics: Metrics) -> None:
         rows = [row for row in metrics.rows if self.style.all or (row.value and not row.name.startswith("launch__"))]
         hidden = "" if self.style.all else "; zeros are left out, --all shows them"
-        self.heading("Nsight Compute metrics", f"exact{hidden}")
+        modelled = "; ~: modelled" if any(row.exactness != "exact" for row in rows) else ""
+        self.heading("Nsight Compute metrics", f"exact{modelled}{hidden}")
         wide = self.console.width >= WIDE
         columns = [_words("metric"), _number("value"), *([_words("")] if wide else [])]
-        self.table(columns, [(r.name, f"{r.value:,}", *([Text(r.what, "dim")] if wide else [])) for r in rows])
+        self.table(columns, [self._metric(r, wide) for r in rows])
+
+    @staticmethod
+    def _metric(row: MetricRow, wide: bool) -> tuple[str | Text, ...]:
+        value = f"{row.value:,}" if row.exactness == "exact" else f"~{row.value:,}"
+        return (row.name, value, *([Text(row.what, "dim")] if wide else []))
 
     def legend(self) -> None:
         self.heading("Legend")

@@ -26,7 +26,10 @@ def collect(results: Sequence[Result]) -> Verdict:
     """The verdict over all launches of an analysis."""
     found = _ranked(results)
     several = len(results) > 1
-    exactness = "exact, but see the caveats" if any(result.caveats for result in results) else "exact"
+    exactness = "exact"
+    if any(result.caveats for result in results):
+        certain = all(result.exactness == "exact" for result in results)
+        exactness = "exact, but see the caveats" if certain else "modelled, see the caveats"
     if not found or found[0][1].severity < WORTH_SAYING:
         return Verdict(_clean(results), exactness, found[0][1].severity if found else 0.0)
     said = [_sentence(*found[0], several=several)]

@@ -15,6 +15,7 @@ import gpusim
 from gpusim import kernels
 from gpusim.cli import catalogue
 from gpusim.cli.catalogue import Check
+from gpusim.report import metrics
 
 FOREIGN = Path(__file__).parents[1] / "data" / "foreign"
 SCALE = (
@@ -214,6 +215,27 @@ def test_json_of_one_launch(gpusim_run):
     assert len(row["first_warp"]["offsets"]) == 32
     assert document["catalogue"]["name"] == "transpose_pad" and document["catalogue"]["size"] == 128
     assert document["check"]["equal"] is True
+
+
+RECURSION = """
+__device__ __noinline__ int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+extern "C" __global__ void k(int* out) { out[threadIdx.x] = fib(threadIdx.x % 8); }
+"""
+
+
+def test_uncertain_counts_are_not_called_exact(gpusim_run, tmp_path):
+    source = tmp_path / "fib.cu"
+    source.write_text(RECURSION)
+    words = ("analyze", source, "--grid", 1, "--block", 32, "--arg", "i32[32]=zeros")
+    shown = gpusim_run(*words).out
+    assert "(modelled, see the caveats)" in " ".join(shown.split())
+    assert "smsp__sass_inst_executed.sum" in shown and "~" in shown
+    document = json.loads(gpusim_run(*words, "--json").out)
+    assert document["exactness"] == "modelled" and document["caveats"]
+    result = gpusim.compile(RECURSION)["k"].count(1, 32, [np.zeros(32, np.int32)])
+    rows = metrics.collect(result).rows
+    assert {r.exactness for r in rows if r.name.startswith("smsp__")} == {"modelled"}
+    assert {r.exactness for r in rows if r.name.startswith("launch__")} == {"exact"}
 
 
 def test_json_of_several_launches_sums_the_counters(gpusim_run):
