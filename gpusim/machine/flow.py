@@ -365,8 +365,10 @@ class Flow:
             self.targets = np.where(chunk.active_mask(), i32(target), self.targets)
         if self.together:
             return following
-        active = chunk.active_mask()
-        if waiting is not None and not same_lanes(waiting, active):
+        running = chunk.active_mask()
+        active = running if waiting is None else running & waiting
+        passing = running & ~active
+        if (chunk.warp_any(active) & passing).any():
             raise ExecutionError(f"a partly predicated warp synchronisation at {address:#x} is not supported")
         wanted = np.ones((1, chunk.threads), bool)
         if word is not None:
@@ -376,6 +378,8 @@ class Flow:
         missing = chunk.warp_any(active) & wanted & ~active
         if not missing.any():
             return self.go(following)
+        if passing.any():
+            raise ExecutionError(f"a warp synchronisation at {address:#x} that some warps skip is not supported here")
         masks = self.warpsync_masks if target is None else self.collectives
         old = masks.pop(address, None)
         before = np.zeros((1, chunk.threads), bool) if old is None else old
