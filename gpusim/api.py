@@ -181,8 +181,8 @@ class Kernel:
             bound.write_back(memory)
             module.keep_variables(memory, variables)
         facts = self.facts(shape, threads, int(shared_bytes))
-        done = Finished(facts, self.program, tally, function.barriers, source=module.source_lines())
-        collector.caveats |= engine.flow.caveats
+        caveats = frozenset(engine.flow.caveats)
+        done = Finished(facts, self.program, tally, function.barriers, source=module.source_lines(), caveats=caveats)
         _tell(listeners, "finished", done)
         return build_result(done, collector, sampler)
 

@@ -72,7 +72,8 @@ class LaunchFacts:
 class Finished:
     """What a launch leaves behind once it has run, besides its counters: all that a Result needs of the program.
 
-    ``barriers``: block barriers that the kernel uses.  A listener with a method ``finished`` is given this.
+    ``barriers``: block barriers that the kernel uses.  ``caveats``: what of the execution makes counts uncertain.  A
+    listener with a method ``finished`` is given this.
     """
 
     launch: LaunchFacts
@@ -81,6 +82,7 @@ class Finished:
     barriers: int
     path: str = "full execution"
     source: dict[str, list[str]] = field(default_factory=dict, repr=False)
+    caveats: frozenset[str] = frozenset()
 
     @property
     def occupancy(self) -> Occupancy:
@@ -148,6 +150,7 @@ def _architecture_caveat(arch: str) -> set[str]:
 def build_result(done: Finished, collector: Collector, sampler: PatternSampler) -> Result:
     """The Result of a launch from what it left behind and what its listeners counted."""
     fits = done.occupancy
+    uncertain = collector.caveats | done.caveats
     return Result(
         done.launch,
         metrics_of(done.program, done.tally, collector) | launch_metrics(done.launch, fits),
@@ -156,8 +159,8 @@ def build_result(done: Finished, collector: Collector, sampler: PatternSampler) 
         path=done.path,
         source=done.source,
         patterns=sampler.patterns,
-        caveats=sorted(collector.caveats | _architecture_caveat(done.launch.arch)),
-        exactness="modelled" if collector.caveats else "exact",
+        caveats=sorted(uncertain | _architecture_caveat(done.launch.arch)),
+        exactness="modelled" if uncertain else "exact",
     )
 
 

@@ -49,6 +49,7 @@ class RecordedLaunch:
     execution: str
     tally: Tally
     source: dict[str, list[str]] = field(repr=False)
+    caveats: frozenset[str]
     branch_targets: dict[int, tuple[int, ...]] = field(repr=False)
     listing: list[Instruction] = field(repr=False)
 
@@ -76,7 +77,8 @@ class RecordedLaunch:
         """Count the recorded events, with the same rules as an execution."""
         collector, sampler = Collector(self.program), PatternSampler(self.program)
         self.replay(collector, sampler)
-        done = Finished(self.facts, self.program, self.tally, self.barriers, self.execution, self.source)
+        facts, program, tally = self.facts, self.program, self.tally
+        done = Finished(facts, program, tally, self.barriers, self.execution, self.source, self.caveats)
         return build_result(done, collector, sampler)
 
     def _piece(self, archive: zipfile.ZipFile, piece: int) -> Iterator[Access | Branch]:
@@ -176,6 +178,7 @@ def _launch(path: Path, archive: zipfile.ZipFile, folder: str) -> RecordedLaunch
         execution=str(about["path"]),
         tally=Tally(*tally),
         source={str(file): [str(line) for line in lines] for file, lines in about["source"].items()},
+        caveats=frozenset(str(caveat) for caveat in about["caveats"]),
         branch_targets={int(at): tuple(int(to) for to in targets) for at, targets in about["branch_targets"].items()},
         listing=listing,
     )

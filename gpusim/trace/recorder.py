@@ -128,6 +128,7 @@ class TraceRecorder:
             "instructions": [_instruction(i) for i in done.program.instructions],
             "branch_targets": {str(address): list(to) for address, to in done.program.branch_targets.items()},
             "source": _source(done),
+            "caveats": sorted(done.caveats),
         }
         with self._writing():
             self._array("tally", tally.astype(np.int64))

@@ -232,6 +232,10 @@ def test_uncertain_counts_are_not_called_exact(gpusim_run, tmp_path):
     assert "smsp__sass_inst_executed.sum" in shown and "~" in shown
     document = json.loads(gpusim_run(*words, "--json").out)
     assert document["exactness"] == "modelled" and document["caveats"]
+    trace = tmp_path / "fib.gpusim-trace"
+    assert gpusim_run(*words, "--trace", trace).out
+    again = json.loads(gpusim_run("analyze", trace, "--json").out)
+    assert (again["exactness"], again["caveats"]) == ("modelled", document["caveats"])
     result = gpusim.compile(RECURSION)["k"].count(1, 32, [np.zeros(32, np.int32)])
     rows = metrics.collect(result).rows
     assert {r.exactness for r in rows if r.name.startswith("smsp__")} == {"modelled"}
