@@ -286,7 +286,7 @@ class Engine:
         uniform = int((groups == 1).sum()) * repeat
         divergent = int((groups[groups > 1] - 1).sum()) * repeat
         if groups.size:
-            event = Branch(index, "branch", int(groups.size) * repeat, uniform, 0, divergent, uniform + divergent)
+            event = Branch(index, "branch", int(groups.size) * repeat, uniform, 0, divergent)
             for listener in self.listeners:
                 listener.branch(event)
 
@@ -353,7 +353,7 @@ class Engine:
         if op.kind not in (*_BRANCHES, "indirect", "return"):
             return
         total = taken + fallen + divergent
-        event = Branch(index, op.kind, total, taken, fallen, divergent, total)
+        event = Branch(index, op.kind, total, taken, fallen, divergent)
         for listener in self.listeners:
             listener.branch(event)
 

@@ -62,8 +62,7 @@ class Access:
 class Branch:
     """A branch executed by ``warps`` warps: in ``taken`` of them all lanes go to the target, in ``fallen`` all go on.
 
-    ``divergent`` counts the other warps, those that split into k groups k - 1 times; ``targets`` is taken + fallen +
-    divergent.
+    ``divergent`` counts the other warps, those that split into k groups k - 1 times.
     """
 
     index: int
@@ -72,7 +71,11 @@ class Branch:
     taken: int
     fallen: int
     divergent: int
-    targets: int
+
+    @property
+    def targets(self) -> int:
+        """Branch targets, as the hardware counts them."""
+        return self.taken + self.fallen + self.divergent
 
 
 class Listener(Protocol):

@@ -34,7 +34,7 @@ ACCESS, BRANCH = 0, 1
 ARRAYS = ("addresses", "mask", "active", "origin", "reading")
 """The arrays of an access event; -1 stands for None."""
 ACCESS_COLUMNS = ("kind", "index", "space", "first_block", "blocks", "threads", *ARRAYS)
-BRANCH_COLUMNS = ("kind", "index", "branch", "warps", "taken", "fallen", "divergent", "targets")
+BRANCH_COLUMNS = ("kind", "index", "branch", "warps", "taken", "fallen", "divergent")
 COLUMNS = len(ACCESS_COLUMNS)
 
 WHOLE, SHIFTED, BITS, SAME_BITS = range(4)

@@ -96,10 +96,10 @@ class RecordedLaunch:
         kind, index, what = row[:3]
         meaning = self.program.meanings[index] if 0 <= index < len(self.program.meanings) else None
         if kind == layout.BRANCH:
-            if not isinstance(meaning, ControlOp) or not 0 <= what < len(layout.BRANCH_KINDS) or min(row[3:8]) < 0:
+            if not isinstance(meaning, ControlOp) or not 0 <= what < len(layout.BRANCH_KINDS) or min(row[3:7]) < 0:
                 raise Damaged("a branch event is none")
-            warps, taken, fallen, divergent, targets = row[3:8]
-            return Branch(index, layout.BRANCH_KINDS[what], warps, taken, fallen, divergent, targets)
+            warps, taken, fallen, divergent = row[3:7]
+            return Branch(index, layout.BRANCH_KINDS[what], warps, taken, fallen, divergent)
         if kind != layout.ACCESS or not isinstance(meaning, MemoryOp) or not 0 <= what < len(layout.SPACES):
             raise Damaged("an access event is none")
         first_block, blocks, threads = row[3:6]

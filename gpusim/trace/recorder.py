@@ -111,7 +111,7 @@ class TraceRecorder:
 
     def branch(self, event: Branch) -> None:
         kind = layout.BRANCH_KINDS.index(event.kind)
-        counts = (event.warps, event.taken, event.fallen, event.divergent, event.targets)
+        counts = (event.warps, event.taken, event.fallen, event.divergent)
         self._events.append((layout.BRANCH, event.index, kind, *counts))
         if len(self._events) >= layout.PIECE_EVENTS:
             self._flush()
