@@ -27,6 +27,10 @@ RECURSION_CAVEAT = (
     "executed counts are not certain here: lanes of a warp return from different depths of recursion together, and "
     "where the hardware brings them together again differs (recorded: up to 70 % fewer instructions)"
 )
+INDIRECT_CAVEAT = (
+    "counts are not certain here: an indirect branch (a switch table) splits warps, and no recording confirms in which "
+    "order its targets run and how it is counted"
+)
 BREAK_CAVEAT = (
     "counts of BSYNC may be off by a few: lanes leave a divergent region early (BREAK), and which of them wait "
     "together was seen to differ (recorded: 5 in 1,247 instructions)"
