@@ -14,7 +14,8 @@ from gpusim.counters.collect import Collector
 from gpusim.errors import CompileError, InputError, UsageError
 from gpusim.explain.patterns import PatternSampler
 from gpusim.machine import DeviceMemory, Engine, Listener, compile_program
-from gpusim.machine.engine import chunk_size
+from gpusim.machine.counting import Counting, GridCounter
+from gpusim.machine.engine import Compiled, chunk_size
 from gpusim.machine.limits import check_shape, limits_of, occupancy, triple
 from gpusim.machine.memory import DEFAULT_BASE, GUARD_BYTES
 from gpusim.result import Finished, LaunchFacts, Result, build_result
@@ -66,6 +67,10 @@ class Kernel:
     def _compiled(self) -> Any:
         return compile_program(self.program)
 
+    @cached_property
+    def _counting(self) -> Counting:
+        return Counting.of(self.program)
+
     # -- running ----------------------------------------------------------------------------------------------------
     def launch(
         self,
@@ -95,7 +100,12 @@ class Kernel:
         listeners: tuple[Listener, ...] = (),
         progress: Progress | None = None,
     ) -> Result:
-        """Exact counters of the launch; the arrays of ``args`` are left as they are."""
+        """Exact counters of the launch; the arrays of ``args`` are left as they are.
+
+        Only what can reach an address, a predicate or a branch is computed, for all blocks at once where their values
+        are separable (see gpusim.machine.symbolic), and ``result.path`` says which way was taken.  ``listeners`` hear
+        every access, so with them all blocks are executed.
+        """
         return self._run(grid, block, args, shared_bytes, False, listeners, progress)
 
     def facts(self, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int) -> LaunchFacts:
@@ -163,26 +173,41 @@ class Kernel:
         memory.build()
         local_bytes = self._local_bytes()
         static_end = -(-(function.shared_reserved + function.shared_static) // 16) * 16
-        engine = Engine(
-            self._compiled,
-            shape,
-            threads,
-            memory,
-            self._banks(shape, threads, bound.parameters, local_bytes),
-            shared_bytes=-(-(static_end + int(shared_bytes)) // 16) * 16,
-            shared_start=function.shared_reserved,
-            local_bytes=local_bytes,
-            listeners=(collector := Collector(self.program), sampler := PatternSampler(self.program), *listeners),
-            chunk_threads=chunk_size(function.registers),
-        )
+        collector, sampler = Collector(self.program), PatternSampler(self.program)
+        banks = self._banks(shape, threads, bound.parameters, local_bytes)
+
+        def engine_of(kind: type[Engine], compiled: Compiled) -> Engine:
+            return kind(
+                compiled,
+                shape,
+                threads,
+                memory,
+                banks,
+                shared_bytes=-(-(static_end + int(shared_bytes)) // 16) * 16,
+                shared_start=function.shared_reserved,
+                local_bytes=local_bytes,
+                listeners=(collector, sampler, *listeners),
+                chunk_threads=chunk_size(function.registers),
+            )
+
         _tell(listeners, "started")
-        tally = engine.run(progress)
+        path = "full execution"
+        if write_back or listeners:
+            engine = engine_of(Engine, self._compiled)
+            tally = engine.run(progress)
+            uncertain = engine.flow.caveats
+        else:
+            counter = GridCounter(self._counting, shape, engine_of)
+            tally = counter.run(collector, sampler, progress)
+            uncertain, path = counter.caveats, counter.path.sentence()
         if write_back:
             bound.write_back(memory)
             module.keep_variables(memory, variables)
         facts = self.facts(shape, threads, int(shared_bytes))
-        caveats = frozenset(engine.flow.caveats)
-        done = Finished(facts, self.program, tally, function.barriers, source=module.source_lines(), caveats=caveats)
+        caveats = frozenset(uncertain)
+        done = Finished(
+            facts, self.program, tally, function.barriers, path=path, source=module.source_lines(), caveats=caveats
+        )
         _tell(listeners, "finished", done)
         return build_result(done, collector, sampler)
 

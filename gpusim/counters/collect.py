@@ -145,14 +145,15 @@ class Collector:
         self._cache: dict[tuple[Any, ...], Counted] = {}
         self.caveats: set[str] = set()  # sentences on counts that are not certain
 
-    def access(self, event: Access) -> None:
+    def access(self, event: Access, again: int = 1) -> None:
+        """Count an access; ``again``: how many times it happens."""
         fields, index = self.fields, event.index
         space = self.by_space.get(event.space)
         if space is None:
             space = self.by_space[event.space] = {name: np.zeros_like(fields["requests"]) for name in FIELDS}
         for counted, times in self._counted(event):
             for name in COUNTED:
-                amount = getattr(counted, name) * times
+                amount = getattr(counted, name) * times * again
                 if amount:
                     fields[name][index] += amount
                     space[name][index] += amount

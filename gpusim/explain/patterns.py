@@ -58,21 +58,28 @@ class Pattern:
 
 
 class PatternSampler:
-    """A listener that keeps the first accessing warp of every memory instruction."""
+    """A listener that keeps, of every memory instruction, its first accessing warp in the lowest block with one."""
 
     def __init__(self, program: Program) -> None:
         self._addresses = [instruction.address for instruction in program.instructions]
         self.patterns: dict[int, Pattern] = {}
+        self._blocks: dict[int, int] = {}  # which block each is from
 
     def access(self, event: Access) -> None:
         address = self._addresses[event.index]
-        if address in self.patterns:
+        known = self._blocks.get(address)
+        if known is not None and known <= event.first_block:
             return
         rows, mask, _ = event.rows()
         active = mask.any(axis=1)
         if not active.any():
             return
         first = int(np.argmax(active))
+        row = first * WARP_LANES // event.threads
+        block = event.first_block + row if event.numbers is None else int(event.numbers[row])
+        if known is not None and known <= block:
+            return
+        self._blocks[address] = block
         lanes, places = mask[first], rows[first]
         base = int(places[lanes].min())
         offsets = tuple(int(p) - base if on else None for p, on in zip(places, lanes, strict=True))

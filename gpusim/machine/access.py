@@ -66,7 +66,7 @@ class MemoryUnit:
         self.listen(
             Access(
                 index, op, space, addresses, mask, chunk.m, chunk.first_block, chunk.blocks, chunk.threads, origin,
-                reading,
+                reading, chunk.numbers,
             )
         )  # fmt: skip
 
@@ -76,7 +76,7 @@ class MemoryUnit:
         shape = (chunk.blocks, chunk.threads)
         block, thread = (int(x) for x in np.argwhere(np.broadcast_to(bad, shape))[0])
         address = int(np.broadcast_to(addresses, shape)[block, thread])
-        number = chunk.first_block + block
+        number = int(chunk.numbers[block])
         gx, gy, _ = chunk.grid
         bx, by, _ = chunk.block
         block_at = (number % gx, number // gx % gy, number // (gx * gy))
@@ -303,6 +303,35 @@ class MemoryUnit:
         for space, where, lanes in self._split(address, mask):
             self.store(index, self._as(op, space), where, lanes, *values)
 
+    # -- counting alone --------------------------------------------------------------------------------------------
+    def touch(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> None:
+        """The access without its data: checks and the event."""
+        if op.space == "generic":
+            for space, where, lanes in self._split(address, mask):
+                if op.operation in ("atomic", "reduce") and space != "global" and op.element in ("f16", "bf16"):
+                    continue
+                self.touch(index, self._as(op, space), where, lanes)
+        elif op.operation in ("matrix_load", "matrix_store"):
+            if self._anyone(mask):
+                self._matrix_rows(index, op, address, mask)
+        elif not self._anyone(mask):
+            self._event(index, op, op.space, address.astype(i64), mask)
+        elif op.space == "local":
+            if op.operation in ("atomic", "reduce"):
+                raise ExecutionError(f"an atomic operation on local memory, {self.describe(index)}")
+            self._local_units(index, op, address, mask)
+        elif op.space == "global":
+            offsets = self._checked_global(index, address, mask, op.width)
+            self._event(index, op, "global", offsets + self.device.base, mask)
+        else:
+            self._event(index, op, "shared", self._checked_shared(index, address, mask, op.width), mask)
+
+    def touch_copy(
+        self, index: int, op: MemoryOp, target: Array, origin: Array, mask: Array | None, condition: Array | None = None
+    ) -> None:
+        """An asynchronous copy without its data."""
+        self._copy_events(index, op, target, origin, mask, condition)
+
     # -- atomics ---------------------------------------------------------------------------------------------------
     def atomic(self, index: int, op: MemoryOp, address: Array, mask: Array | None, *values: Array) -> tuple[Array, ...]:
         """Apply an atomic; returns the words of the old contents (of 1 for a lane whose cast stored).
@@ -425,6 +454,20 @@ class MemoryUnit:
         self, index: int, op: MemoryOp, target: Array, origin: Array, mask: Array | None, condition: Array | None = None
     ) -> None:
         """cp.async: global to shared, at once.  Lanes whose ``condition`` fails read nothing and write zeros."""
+        source, offsets, reads = self._copy_events(index, op, target, origin, mask, condition)
+        if not self._anyone(mask):
+            return
+        words = tuple(np.zeros((1, 1), u32) for _ in range(op.width // 4))
+        if reads:
+            words = tuple(np.take(self.device.words32, (source >> 2) + k) for k in range(op.width // 4))
+            if condition is not None:
+                words = tuple(np.where(condition, word, u32(0)) for word in words)
+        self._write(self.chunk.shared_flat, offsets + self.chunk.shared_rows, op.width, mask, words)
+
+    def _copy_events(
+        self, index: int, op: MemoryOp, target: Array, origin: Array, mask: Array | None, condition: Array | None
+    ) -> tuple[Array, Array, bool]:
+        """Checks and both events of an asynchronous copy: (offsets read, offsets written, whether any lane reads)."""
         reading = mask
         if condition is not None:
             reading = condition if mask is None else condition & mask
@@ -434,11 +477,4 @@ class MemoryUnit:
         place = source + self.device.base
         self._event(index, op, "global", place, reading)
         self._event(index, op, "shared", offsets, mask, place, reading)
-        if not self._anyone(mask):
-            return
-        words = tuple(np.zeros((1, 1), u32) for _ in range(op.width // 4))
-        if reads:
-            words = tuple(np.take(self.device.words32, (source >> 2) + k) for k in range(op.width // 4))
-            if condition is not None:
-                words = tuple(np.where(condition, word, u32(0)) for word in words)
-        self._write(self.chunk.shared_flat, offsets + self.chunk.shared_rows, op.width, mask, words)
+        return source, offsets, reads

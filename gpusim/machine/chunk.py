@@ -43,6 +43,7 @@ class Chunk:
         self.warp_starts = (thread // 32 * 32)[None]
         self.blocks = 0
         self.first_block = 0
+        self.numbers: Array = np.zeros(1, np.int64)
         self.ticks = 0
         self._thread_special = self._thread_registers(thread)
         self.special: dict[str, Array] = {}
@@ -63,10 +64,11 @@ class Chunk:
         found["SR_NTID"] = ZERO
         return found
 
-    def start(self, first_block: int, blocks: int) -> None:
-        """Reset for the blocks ``first_block`` .. ``first_block + blocks - 1`` (linear block numbers)."""
-        self.first_block, self.blocks = first_block, blocks
-        number = np.arange(first_block, first_block + blocks)
+    def start(self, numbers: Array) -> None:
+        """Reset for the blocks with these linear numbers, in ascending order."""
+        self.numbers = number = numbers
+        self.first_block = int(numbers[0])
+        self.blocks = blocks = len(numbers)
         gx, gy, _ = self.grid
         parts = {"X": number % gx, "Y": number // gx % gy, "Z": number // (gx * gy)}
         self.special = dict(self._thread_special)

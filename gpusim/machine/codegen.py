@@ -17,6 +17,7 @@ from gpusim.sass.form import Alu, ControlOp, Dest, MemoryOp, Semantics, Source, 
 from gpusim.sass.numeric import SIGN32, high_word, low_word, pair, select
 from gpusim.sass.operands import Address, Constant, Immediate, Predicate, Register
 from gpusim.sass.program import BasicBlock, Program
+from gpusim.sass.slices import Slice
 
 _VIEWS = {"u32": "", "i32": ".view(i32)", "f32": ".view(f32)", "u64": "", "i64": ".view(i64)", "f64": ".view(f64)"}
 _WIDE = ("u64", "i64", "f64")
@@ -32,10 +33,14 @@ def float32_bits(value: int | float) -> int:
 
 
 class BlockWriter:
-    """Writes the functions of one program; ``names`` collects what the text refers to besides launch constants."""
+    """Writes the functions of one program; ``names`` collects what the text refers to besides launch constants.
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    With a ``part``, instructions outside of that slice are not computed: their guards are counted and their accesses
+    reported.
+    """
+
+    def __init__(self, program: Program, part: Slice | None = None) -> None:
+        self.program, self.part = program, part
         self.names: dict[str, Any] = {
             "ZERO": ZERO,
             "ALWAYS": ALWAYS,
@@ -235,6 +240,8 @@ class BlockWriter:
     # -- instructions ----------------------------------------------------------------------------------------------
     def _body(self, index: int, meaning: Semantics, guard: Predicate | None, masked: bool) -> list[str]:
         mask = "m" if guard is None else "g"
+        if self.part is not None and index not in self.part.needed and not isinstance(meaning, ControlOp):
+            return self._touch(index, meaning, mask) if isinstance(meaning, MemoryOp) else []
         if isinstance(meaning, Alu | WarpOp):
             arguments = [self.value(s) for s in meaning.sources]
             if isinstance(meaning, WarpOp):
@@ -245,6 +252,17 @@ class BlockWriter:
         if isinstance(meaning, MemoryOp):
             return self._memory(index, meaning, guard, masked, mask)
         return self._control(index, meaning, mask)
+
+    def _touch(self, index: int, op: MemoryOp, mask: str) -> list[str]:
+        """An access whose data does not matter."""
+        self.names[f"op{index}"] = op
+        place = self.address(op.address, op.wide, op.space)
+        if op.operation != "async_copy":
+            return [f"M.touch({index}, op{index}, {place}, {mask})"]
+        assert op.source_address is not None
+        origin = self.address(op.source_address, True, "global")
+        values = [self.value(s) for s in op.sources]
+        return [f"M.touch_copy({index}, op{index}, {', '.join([place, origin, mask, *values])})"]
 
     def _memory(self, index: int, op: MemoryOp, guard: Predicate | None, masked: bool, mask: str) -> list[str]:
         self.names[f"op{index}"] = op

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
@@ -19,6 +19,7 @@ from gpusim.machine.memory import DeviceMemory
 from gpusim.sass.form import ControlOp, MemoryOp
 from gpusim.sass.operands import Predicate
 from gpusim.sass.program import BasicBlock, Program
+from gpusim.sass.slices import Slice
 
 Array = np.ndarray[Any, Any]
 
@@ -38,18 +39,23 @@ def chunk_size(registers: int) -> int:
 
 @dataclass
 class Compiled:
-    """A program's block functions as code, to be bound to a launch's constants."""
+    """A program's block functions as code, to be bound to a launch's constants; ``slice``: of what counters need."""
 
     program: Program
     code: CodeType
     names: dict[str, Any]
     constants: set[tuple[int, int]]
-    control_text: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    slice: Slice | None = None
 
 
-def compile_program(program: Program) -> Compiled:
-    """Write and compile the block functions (and the expressions that control operations read)."""
-    writer = BlockWriter(program)
+def compile_program(
+    program: Program, part: Slice | None = None, writer_type: type[BlockWriter] = BlockWriter
+) -> Compiled:
+    """Write and compile the block functions (and the expressions that control operations read).
+
+    ``part``: compute only what this slice needs, and of other accesses only the events.
+    """
+    writer = writer_type(program, part)
     text = writer.text()
     extra: list[str] = []
     for block in program.blocks:
@@ -66,7 +72,7 @@ def compile_program(program: Program) -> Compiled:
             values = ", ".join(writer.value(s) for s in block.control.sources)
             extra.append(f"def read{block.number}(s):\n R = s.R; UR = s.UR; P = s.P; UP = s.UP\n return ({values},)")
     text += "\n".join(extra) + "\n"
-    return Compiled(program, compile(text, "<sass>", "exec"), writer.names, writer.constants)
+    return Compiled(program, compile(text, "<sass>", "exec"), writer.names, writer.constants, part)
 
 
 @dataclass
@@ -98,10 +104,11 @@ class Engine:
         self.listeners = listeners
         self.constants = {k: np.frombuffer(v + b"\0" * 8, np.uint8) for k, v in constants.items()}
         self.sizes = {k: len(v) for k, v in constants.items()}
-        self.chunk = Chunk(grid, block, shared_bytes, local_bytes)
+        self.device, self.shared_start = device, shared_start
+        self.chunk = self._new_chunk(grid, block, shared_bytes, local_bytes)
         self.chunk.constant_load = self._constant_load
         self.flow = Flow(self.chunk)
-        self.memory = MemoryUnit(self.chunk, device, shared_start, self._access, self._describe)
+        self.memory = self._new_memory()
         self.total_blocks = grid[0] * grid[1] * grid[2]
         self.chunk_blocks = max(1, min(self.total_blocks, chunk_threads // self.chunk.threads))
         self._bind()
@@ -110,9 +117,21 @@ class Engine:
         self.block_lanes = [0] * count
 
     # -- preparing --------------------------------------------------------------------------------------------------
+    def _new_chunk(
+        self, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int, local_bytes: int
+    ) -> Chunk:
+        return Chunk(grid, block, shared_bytes, local_bytes)
+
+    def _new_memory(self) -> Any:
+        return MemoryUnit(self.chunk, self.device, self.shared_start, self._access, self._describe)
+
+    def _names(self) -> dict[str, Any]:
+        """What the block functions' text refers to besides the launch's constants."""
+        return dict(self.compiled.names)
+
     def _bind(self) -> None:
         """Bind the block functions to this launch's constants."""
-        namespace: dict[str, Any] = dict(self.compiled.names)
+        namespace = self._names()
         namespace["M"], namespace["F"] = self.memory, self.flow
         for bank, offset in self.compiled.constants:
             namespace[f"c{bank}_{offset:x}"] = self._constant_word(bank, offset)
@@ -171,20 +190,32 @@ class Engine:
         for listener in self.listeners:
             listener.access(event)
 
-    # -- running ----------------------------------------------------------------------------------------------------
-    def run(self, progress: Callable[[int, int], None] | None = None) -> Tally:
-        """Execute the whole grid, chunk by chunk in order of block number; ``progress(done, total)`` in blocks."""
-        with np.errstate(all="ignore"):
-            for first in range(0, self.total_blocks, self.chunk_blocks):
-                blocks = min(self.chunk_blocks, self.total_blocks - first)
-                self._run_chunk(first, blocks)
-                if progress is not None:
-                    progress(first + blocks, self.total_blocks)
-        return self._tally()
+    def _branched(self, event: Branch) -> None:
+        for listener in self.listeners:
+            listener.branch(event)
 
-    def _run_chunk(self, first: int, blocks: int) -> None:
+    # -- running ----------------------------------------------------------------------------------------------------
+    def run(self, progress: Callable[[int, int], None] | None = None, numbers: Array | None = None) -> Tally:
+        """Execute the whole grid, chunk by chunk in order of block number; ``progress(done, total)`` in blocks.
+
+        ``numbers``: only the blocks with these linear numbers (int64, ascending).
+        """
+        total = self.total_blocks if numbers is None else len(numbers)
+        with np.errstate(all="ignore"):
+            for first in range(0, total, self.chunk_blocks):
+                last = min(first + self.chunk_blocks, total)
+                self._run_chunk(np.arange(first, last) if numbers is None else numbers[first:last])
+                if progress is not None:
+                    progress(last, total)
+        return self.tally()
+
+    def _run_chunk(self, numbers: Array) -> None:
+        self.chunk.start(numbers)
+        self._run_blocks()
+
+    def _run_blocks(self) -> None:
+        """Execute the blocks that the chunk was started with."""
         chunk = self.chunk
-        chunk.start(first, blocks)
         self.flow.start()
         address: int | None = self.program.instructions[0].address
         functions, warps, lanes = self.functions, self.block_warps, self.block_lanes
@@ -287,8 +318,7 @@ class Engine:
         divergent = int((groups[groups > 1] - 1).sum()) * repeat
         if groups.size:
             event = Branch(index, "branch", int(groups.size) * repeat, uniform, 0, divergent)
-            for listener in self.listeners:
-                listener.branch(event)
+            self._branched(event)
 
     def _count_guard(self, index: int, guard: Predicate) -> None:
         """Predicated-on lanes of a control instruction: its guard alone decides."""
@@ -355,11 +385,10 @@ class Engine:
         if op.kind not in (*_BRANCHES, "indirect", "return"):
             return
         total = taken + fallen + divergent
-        event = Branch(index, op.kind, total, taken, fallen, divergent)
-        for listener in self.listeners:
-            listener.branch(event)
+        self._branched(Branch(index, op.kind, total, taken, fallen, divergent))
 
-    def _tally(self) -> Tally:
+    def tally(self) -> Tally:
+        """What was executed so far."""
         count = len(self.program.instructions)
         executed, threads = np.zeros(count, np.int64), np.zeros(count, np.int64)
         for block in self.program.blocks:

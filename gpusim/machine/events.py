@@ -37,6 +37,7 @@ class Access:
     threads: int
     origin: Array | None = None
     reading: Array | None = None
+    numbers: Array | None = None  # the blocks' linear numbers where they do not follow one another
 
     def rows(self) -> tuple[Array, Array, int]:
         """(addresses (n, 32), mask (n, 32), how many times these warps repeat)."""

@@ -156,7 +156,7 @@ class Flow:
         address = int(np.broadcast_to(self.place, shape)[block, thread])
         return ExecutionError(
             f"deadlock: no thread can go on; {at_barrier} wait at a block barrier and {meeting} for lanes of their "
-            f"warp (first: thread {thread} of block {chunk.first_block + block}, at {address:#x}); is a barrier "
+            f"warp (first: thread {thread} of block {chunk.numbers[block]}, at {address:#x}); is a barrier "
             f"inside a condition that only some threads meet?"
         )
 

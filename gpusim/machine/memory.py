@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,6 @@ class DeviceMemory:
         self.buffers: list[Buffer] = []
         self._contents: list[np.ndarray[Any, Any]] = []
         self._top = GUARD_BYTES
-        self.bytes: np.ndarray[Any, Any] = np.zeros(0, np.uint8)
 
     def add(self, name: str, contents: np.ndarray[Any, Any] | bytes, writable: bool = True) -> Buffer:
         """Reserve a buffer with these initial contents (any array; its bytes in C order)."""
@@ -63,20 +63,41 @@ class DeviceMemory:
         return buffer
 
     def build(self) -> None:
-        """Lay out the bytes; call once after the last :meth:`add`."""
-        self.bytes = np.empty(self._top + GUARD_BYTES, np.uint8)
+        """Settle the layout; call once after the last :meth:`add`."""
+        self._starts = [b.start - self.base for b in self.buffers]
+        self._ends = [b.end - self.base for b in self.buffers]
+
+    @cached_property
+    def bytes(self) -> np.ndarray[Any, Any]:
+        """All bytes; copied together when first asked for, so that a launch that reads nothing copies nothing."""
+        whole = np.empty(self._top + GUARD_BYTES, np.uint8)
         after = 0
         for buffer, raw in zip(self.buffers, self._contents, strict=True):
             offset = buffer.start - self.base
-            self.bytes[after:offset] = POISON
+            whole[after:offset] = POISON
             after = offset + buffer.size
-            self.bytes[offset:after] = raw
-        self.bytes[after:] = POISON
-        self._contents.clear()
-        self._starts = [b.start - self.base for b in self.buffers]
-        self._ends = [b.end - self.base for b in self.buffers]
-        self.words16 = self.bytes.view(np.uint16)
-        self.words32 = self.bytes.view(np.uint32)
+            whole[offset:after] = raw
+        whole[after:] = POISON
+        return whole
+
+    @cached_property
+    def words16(self) -> np.ndarray[Any, Any]:
+        """The bytes as halfwords."""
+        return self.bytes.view(np.uint16)
+
+    @cached_property
+    def words32(self) -> np.ndarray[Any, Any]:
+        """The bytes as words."""
+        return self.bytes.view(np.uint32)
+
+    def find(self, low: int, high: int) -> int | None:
+        """The number of the buffer that holds device addresses ``low`` .. ``high`` (inclusive), None if none does."""
+        k = bisect_right(self._starts, low - self.base) - 1
+        return k if k >= 0 and high - self.base < self._ends[k] else None
+
+    def initial(self, number: int) -> np.ndarray[Any, Any]:
+        """Bytes of a buffer as they were added."""
+        return self._contents[number]
 
     def read(self, buffer: Buffer) -> np.ndarray[Any, Any]:
         """The buffer's bytes as they are now (a view)."""

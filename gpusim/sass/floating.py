@@ -52,7 +52,7 @@ def _binary32(form: Form, operation: Any) -> Semantics:
             result = saturate(result)
         return canonical(result)
 
-    return form.alu(compute)
+    return form.alu(compute, monotone="always")
 
 
 @opcode("FADD", "UFADD")
@@ -86,7 +86,7 @@ def float_multiply_add(form: Form) -> Semantics:
             result = saturate(result)
         return canonical(result)
 
-    return form.alu(compute)
+    return form.alu(compute, monotone="always")
 
 
 @opcode("FMNMX", "UFMNMX", "FMNMX3", "UFMNMX3")
@@ -120,7 +120,7 @@ def float_minimum_maximum(form: Form) -> Semantics:
         bits = canonical(result)
         return np.where(result == result, bits | (signs & SIGN32), bits) if product_sign else bits
 
-    return form.alu(compute)
+    return form.alu(compute, monotone="" if product_sign else "always")
 
 
 def _magnitude(operand: object) -> bool:

@@ -50,11 +50,17 @@ class Dest:
 
 @dataclass(frozen=True, slots=True)
 class Alu:
-    """``dests = compute(*sources)``, lane by lane; several dests take a tuple."""
+    """``dests = compute(*sources)``, lane by lane; several dests take a tuple.
+
+    ``monotone``: finite float32 operands anywhere between two numbers each give results between those at the ends, in
+    all combinations.  It is "always", or holds "signed" where no operand's range includes 0, or "nearly" up to 2**-20
+    of the result, or "roughly" up to 2**-20; several may stand together.
+    """
 
     sources: tuple[Source, ...]
     dests: tuple[Dest, ...]
     compute: Callable[..., Any]
+    monotone: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,9 +258,9 @@ class Form:
         if self._operands:
             raise self.refuse("more operands than this form has")
 
-    def alu(self, compute: Callable[..., Any]) -> Alu:
+    def alu(self, compute: Callable[..., Any], monotone: str = "") -> Alu:
         self.finish()
-        return Alu(tuple(self.sources), tuple(self.dests), compute)
+        return Alu(tuple(self.sources), tuple(self.dests), compute, monotone)
 
     def warp(self, compute: Callable[..., Any]) -> WarpOp:
         self.finish()

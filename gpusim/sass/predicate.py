@@ -54,7 +54,7 @@ def float_compare(name: str, a: Array, b: Array) -> Array:
     return _ORDER[name](a, b)
 
 
-def _joined(form: Form, test: Any, join: str, arity: int) -> Semantics:
+def _joined(form: Form, test: Any, join: str, arity: int, monotone: str = "") -> Semantics:
     """Two results: test joined with the last predicate, and its complement joined with it."""
     if form.remaining():
         raise form.refuse("more operands than this form has")
@@ -71,7 +71,7 @@ def _joined(form: Form, test: Any, join: str, arity: int) -> Semantics:
         first = combine(result, other)
         return (first, combine(~result, other)) if both else first
 
-    return form.alu(compute)
+    return form.alu(compute, monotone)
 
 
 def _dest_pair(form: Form) -> None:
@@ -146,7 +146,8 @@ def float_set_predicate(form: Form) -> Semantics:
             a, b = flush(a), flush(b)
         return float_compare(name, a, b)
 
-    return _joined(form, test, join, 2)
+    ordering = not double and name[:2] in ("LT", "LE", "GT", "GE")
+    return _joined(form, test, join, 2, "always" if ordering else "")
 
 
 def _double_choice(form: Form) -> Semantics:

@@ -129,6 +129,9 @@ class Program:
             targets = self.branch_targets.get(instruction.address) or tuple(self.index_of)
             numbers = [by_start[self.index_of[a]] for a in targets if a in self.index_of]
             return numbers + (following if conditional else [])
+        if control.kind == "collective_end":
+            ends = {m.target for m in self.meanings if isinstance(m, ControlOp) and m.kind == "warp_sync"}
+            return [by_start[self.index_of[t]] for t in sorted(t for t in ends if t in self.index_of)]
         if control.kind == "return":
             return after_calls + (following if conditional else [])
         if control.kind in ("exit", "trap"):

@@ -46,6 +46,10 @@ _FUNCTIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
+# the recorded tables follow monotone functions within their error (2 units in the last place, LG2 2**-22 near 1)
+_MONOTONE = {"RCP": "signed nearly", "RSQ": "signed nearly", "SQRT": "nearly", "EX2": "nearly", "LG2": "roughly"}
+
+
 @opcode("MUFU")
 def special_function(form: Form) -> Semantics:
     """d = a hardware approximation of a special function.
@@ -71,7 +75,7 @@ def special_function(form: Form) -> Semantics:
     flushes = name != "TANH"
     if name in mufu.EXACT:
         recorded = mufu.EXACT[name]
-        return form.alu(lambda a: canonical(recorded(a)))
+        return form.alu(lambda a: canonical(recorded(a)), monotone=_MONOTONE[name])
 
     def compute(a: Array) -> Array:
         if flushes:
@@ -143,4 +147,4 @@ def division_check(form: Form) -> Semantics:
             | (difference <= -125)
         )
 
-    return form.alu(compute)
+    return form.alu(compute, monotone="signed")

@@ -1,0 +1,209 @@
+"""Counting a whole grid: boxes of blocks at once where their values are separable, block by block elsewhere.
+
+The grid is one box to begin with.  A box whose blocks disagree is cut where they do, along one block axis; a box with a
+decision that depends on data is executed block by block, computing only the program's slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gpusim.errors import GpusimError
+from gpusim.machine.box import BoxEngine, BoxWriter
+from gpusim.machine.box_memory import Restart, World
+from gpusim.machine.engine import Compiled, Engine, Tally, compile_program
+from gpusim.machine.events import Access, Branch
+from gpusim.machine.symbolic import Split, Undecided
+from gpusim.sass.program import Program
+from gpusim.sass.slices import Slice, slice_of
+
+Array = np.ndarray[Any, Any]
+Axes = tuple[Array, Array, Array]
+MOST_PASSES = 400  # boxes tried before the rest of the grid is executed block by block
+MOST_RESTARTS = 6
+
+
+@dataclass
+class Counting:
+    """A program prepared to be counted: its slice, for boxes and for blocks; ``part`` None: nothing is left out."""
+
+    program: Program
+    part: Slice | None
+    boxes: Compiled | None
+    blocks: Compiled
+
+    @classmethod
+    def of(cls, program: Program) -> Counting:
+        """Find the slice and write both."""
+        part = slice_of(program)
+        boxes = None if part is None else compile_program(program, part, BoxWriter)
+        return cls(program, part, boxes, compile_program(program, part))
+
+
+@dataclass
+class Path:
+    """How a count was made: ``boxes`` passes stand for ``together`` blocks, ``executed`` blocks were run one by one."""
+
+    boxes: int = 0
+    together: int = 0
+    executed: int = 0
+    reason: str = ""  # why blocks were executed
+    needed: int = 0  # instructions of the slice
+    instructions: int = 0
+
+    def sentence(self) -> str:
+        """The path in words."""
+        share = f"{self.needed} of {self.instructions} instructions decide the counters"
+        parts = []
+        if self.together:
+            times = "one pass" if self.boxes == 1 else f"{self.boxes} passes"
+            parts.append(f"{self.together:,} blocks counted together in {times}")
+        if self.executed:
+            reason = f" ({self.reason})" if self.reason else ""
+            parts.append(f"{self.executed:,} blocks executed{reason}")
+        return f"{share}; {', '.join(parts)}"
+
+
+@dataclass
+class _Totals:
+    """Of all boxes: what the engine and the listeners are to be told."""
+
+    tally: Tally
+    accesses: list[tuple[Access, int, bool]] = field(default_factory=list)
+    branches: list[Branch] = field(default_factory=list)
+    caveats: set[str] = field(default_factory=set)
+
+
+def _zero(program: Program) -> Tally:
+    count = len(program.instructions)
+    return Tally(*(np.zeros(count, np.int64) for _ in range(3)))
+
+
+def _blocks(axes: Axes) -> int:
+    return len(axes[0]) * len(axes[1]) * len(axes[2])
+
+
+class GridCounter:
+    """Counts one launch.  ``engine(type, compiled)`` makes an engine for it; ``collector`` and ``sampler`` are told."""
+
+    def __init__(self, counting: Counting, grid: tuple[int, int, int], engine: Callable[..., Any]) -> None:
+        self.counting, self.grid, self.make_engine = counting, grid, engine
+        self.path = Path(instructions=len(counting.program.instructions))
+        self.path.needed = len(counting.part.needed) if counting.part else self.path.instructions
+        self.caveats: set[str] = set()
+        self.total = grid[0] * grid[1] * grid[2]
+
+    def run(self, collector: Any, sampler: Any, progress: Callable[[int, int], None] | None = None) -> Tally:
+        """Count the grid; returns what was executed."""
+        totals = _Totals(_zero(self.counting.program))
+        left: Array | None = None
+        if self.counting.boxes is not None:
+            left = self._boxes(totals)
+        for event, times, first in totals.accesses:
+            collector.access(event, times)
+            if first:
+                sampler.access(event)
+        for branch in totals.branches:
+            collector.branch(branch)
+        self.caveats |= totals.caveats
+        self.path.together = self.total if left is not None and not len(left) else self.path.together
+        if left is not None and not len(left):
+            if progress is not None:
+                progress(self.total, self.total)
+            return totals.tally
+        self.path.executed = self.total if left is None else len(left)
+        if left is None:
+            self.path.boxes = self.path.together = 0
+        engine: Engine = self.make_engine(Engine, self.counting.blocks)
+        tally = engine.run(progress, left)
+        self.caveats |= engine.flow.caveats
+        for name in ("executed", "thread_executed", "predicated_on"):
+            setattr(tally, name, getattr(tally, name) + getattr(totals.tally, name))
+        return tally
+
+    # -- boxes -----------------------------------------------------------------------------------------------------
+    def _boxes(self, totals: _Totals) -> Array | None:
+        """Count what can be counted in boxes; returns the numbers of the other blocks, None for all of them."""
+        engine: BoxEngine = self.make_engine(BoxEngine, self.counting.boxes)
+        world = World(engine.device)
+        for _ in range(MOST_RESTARTS):
+            try:
+                found = self._pass(engine, world)
+            except Restart:
+                self.path.reason = "memory that the kernel writes decides what it does"
+                continue
+            break
+        else:
+            return None
+        totals.tally, totals.accesses, totals.branches = found.tally, found.accesses, found.branches
+        totals.caveats = found.caveats
+        left = found.left
+        if len(left) and world.assumed:  # what the counted blocks would have written may be read
+            totals.tally, totals.accesses, totals.branches = _zero(self.counting.program), [], []
+            return None
+        self.path.boxes, self.path.together = found.boxes, self.total - len(left)
+        return left
+
+    def _pass(self, engine: BoxEngine, world: World) -> _Pass:
+        found = _Pass(_zero(self.counting.program))
+        waiting: list[Axes] = [tuple(np.arange(n) for n in self.grid)]  # type: ignore[list-item]
+        undone: list[Axes] = []
+        tries = 0
+        while waiting:
+            axes = waiting.pop()
+            tries += 1
+            if tries > MOST_PASSES:
+                self.path.reason = "its blocks differ too much to be counted together"
+                undone += [axes, *waiting]
+                break
+            try:
+                engine.run_box(axes, world)
+            except Split as split:
+                pieces = []
+                for group in split.groups:
+                    piece = list(axes)
+                    piece[split.axis] = axes[split.axis][group]
+                    pieces.append((piece[0], piece[1], piece[2]))
+                # the one with the first block goes first, so that boxes come in the order of their blocks
+                waiting += sorted(pieces, key=lambda a: tuple(-int(a[k][0]) for k in (2, 1, 0)))
+                continue
+            except (Undecided, GpusimError) as error:
+                self.path.reason = str(error) if isinstance(error, Undecided) else "to say where it fails"
+                undone.append(axes)
+                continue
+            found.add(engine, _blocks(axes))
+        found.left = (
+            np.sort(np.concatenate([self._numbers(axes) for axes in undone])) if undone else np.zeros(0, np.int64)
+        )
+        return found
+
+    def _numbers(self, axes: Axes) -> Array:
+        x, y, z = axes
+        gx, gy, _ = self.grid
+        return (x[None, None] + gx * (y[None, :, None] + gy * z[:, None, None])).reshape(-1)
+
+
+@dataclass
+class _Pass(_Totals):
+    """Of one attempt at all boxes; ``left``: blocks that were not counted."""
+
+    boxes: int = 0
+    left: Array = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def add(self, engine: BoxEngine, weight: int) -> None:
+        """Take over a box's counters, for ``weight`` blocks."""
+        tally = engine.tally()
+        self.tally.executed += tally.executed * weight
+        self.tally.thread_executed += tally.thread_executed * weight
+        self.tally.predicated_on += tally.predicated_on * weight
+        self.accesses += engine.memory.accesses(weight)
+        for b in engine.branches:
+            self.branches.append(
+                Branch(b.index, b.kind, b.warps * weight, b.taken * weight, b.fallen * weight, b.divergent * weight)
+            )
+        self.caveats |= engine.flow.caveats
+        self.boxes += 1
