@@ -115,8 +115,9 @@ def test_results_totals_and_instructions_equal_the_hardware(name, numbers):
                     buffers[spec["buffer"]] = make_buffer(spec)
                 args.append(buffers[spec["buffer"]])
         kernel = module(name, launch["cubin"])[launch["kernel"]]
+        counted = kernel.count(launch["grid"], launch["block"], args, launch["shared"])
         result = kernel.launch(launch["grid"], launch["block"], args, launch["shared"])
-        wrong += compare_launch(result, answer)
+        wrong += compare_launch(result, answer) + [f"counting: {what}" for what in compare_launch(counted, answer)]
         if launch["id"] not in UNDEFINED and not launch["id"].startswith(RACES):
             for key, digest in answer["results"].items():
                 if hashlib.sha256(buffers[key].tobytes()).hexdigest()[:32] != digest:

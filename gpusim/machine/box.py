@@ -32,14 +32,19 @@ from gpusim.machine.symbolic import (
     known_to_be,
     make,
 )
-from gpusim.sass.form import Alu, Dest, WarpOp
+from gpusim.sass.form import Alu, ControlOp, Dest, WarpOp
 from gpusim.sass.numeric import high_word, low_word, pair, select
 from gpusim.sass.operands import Predicate
+from gpusim.sass.program import BasicBlock
 from gpusim.sass.slices import element
 
 Array = np.ndarray[Any, Any]
 f32 = np.float32
 NEARLY = f32(2.0**-20)  # more than the error of any float32 MUFU function in its range (CUDA programming guide)
+
+
+# what NumPy raises where a symbolic value stands in a place that takes arrays alone (an index, a method)
+FOREIGN = (Undecided, AttributeError, IndexError, TypeError, ValueError)
 
 
 class Guarded:
@@ -57,7 +62,7 @@ class Guarded:
                 found = self._at_corners(args) if self.monotone else None
             if found is None:
                 found = self.compute(*args)
-        except Undecided:
+        except FOREIGN:
             return self._unknown()
         if len(self.dests) == 1:
             return self._stored(found, self.dests[0])
@@ -222,6 +227,7 @@ class BoxChunk(Chunk):
     """
 
     before: Callable[[int], frozenset[int]]
+    describe: Callable[[int], str]
     places: Callable[[], Array]
 
     def begin(self, axes: tuple[Array, Array, Array], before: Callable[[int], frozenset[int]]) -> None:
@@ -241,6 +247,11 @@ class BoxChunk(Chunk):
 
     def lanes(self, mask: Array | None) -> Lanes:
         return BoxLanes(self, mask)
+
+    def guarded(self, index: int, mask: Any) -> int:
+        if isinstance(mask, SYMBOLIC):
+            raise Undecided(f"a guard that depends on data: {self.describe(index)}")
+        return super().guarded(index, mask)
 
     def _live_elsewhere(self, number: int) -> bool:
         """Whether lanes that do not execute now may read an element yet."""
@@ -304,6 +315,7 @@ class BoxEngine(Engine):
     ) -> BoxChunk:
         chunk = BoxChunk(grid, block, shared_bytes, local_bytes)
         chunk.places = lambda: self.flow.place
+        chunk.describe = self._describe
         return chunk
 
     def _new_memory(self) -> BoxMemory:
@@ -336,6 +348,14 @@ class BoxEngine(Engine):
         with np.errstate(all="ignore"):
             self._run_blocks()
 
+    def _control(self, block: BasicBlock, op: ControlOp) -> int | None:
+        try:
+            return super()._control(block, op)
+        except Undecided as why:
+            if "instruction" in str(why):
+                raise
+            raise Undecided(f"a branch that depends on data: {self._describe(block.last)}") from None
+
     def _branched(self, event: Branch) -> None:
         self.branches.append(event)
 
@@ -355,7 +375,7 @@ class GuardedWarp(Guarded):
     def __call__(self, lanes: Any, *args: Any) -> Any:
         try:
             found = self.compute(lanes, *args)
-        except Undecided:
+        except FOREIGN:
             return self._unknown()
         if len(self.dests) == 1:
             return self._stored(found, self.dests[0])

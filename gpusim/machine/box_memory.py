@@ -126,6 +126,9 @@ class BoxMemory:
             raise Undecided("which lanes access memory")
         return self.everyone if mask is None else _wide(mask, self.everyone.shape)
 
+    def _undecided(self, index: int, why: str) -> Undecided:
+        return Undecided(f"{why}: {self.describe(index)}")
+
     def _record(self, index: int, op: MemoryOp, space: str, mask: Array, *addresses: Any) -> None:
         """Count an access: the same pattern is worked out once, at the end."""
         key = (index, space, mask.tobytes(), *(_pattern(a, mask, self.chunk.threads) for a in addresses))
@@ -152,7 +155,7 @@ class BoxMemory:
                 found.append((event, times * blocks * (weight // total), number == 0))
         return found
 
-    def _range(self, address: Any, mask: Array) -> tuple[int, int]:
+    def _range(self, index: int, address: Any, mask: Array) -> tuple[int, int]:
         """Least and greatest address of the lanes."""
         if not isinstance(address, Sep):
             if address.size == 1:
@@ -160,7 +163,7 @@ class BoxMemory:
             used = address[mask]
             return int(used.min()), int(used.max())
         if not address.exact:
-            raise Undecided("an address that depends on data")
+            raise self._undecided(index, "an address that depends on data")
         low = high = address.c
         thread = address.parts[0]
         if thread is not None:
@@ -194,42 +197,43 @@ class BoxMemory:
     def _global(self, index: int, op: MemoryOp, address: Any, mask: Array) -> tuple[Any, int]:
         """(address, number of the buffer) of a checked global access, which is not recorded yet."""
         if isinstance(address, Floats):
-            raise Undecided("an address that depends on data")
+            raise self._undecided(index, "an address that depends on data")
         if isinstance(address, Sep):
             address = address.canonical()
-        low, high = self._range(address, mask)
+        low, high = self._range(index, address, mask)
         number = self.device.find(low, high + op.width - 1)
         if number is None or not self._aligned(address, mask, op.width):
-            raise Undecided("an access outside of a buffer or out of line")  # full execution says what is wrong
+            # full execution says what is wrong
+            raise self._undecided(index, "an access outside of a buffer or out of line")
         return address, number
 
     def _shared(self, index: int, op: MemoryOp, address: Any, mask: Array) -> Any:
         if isinstance(address, Floats):
-            raise Undecided("an address that depends on data")
+            raise self._undecided(index, "an address that depends on data")
         if isinstance(address, Sep):
             address = address.canonical()
-        low, high = self._range(address, mask)
+        low, high = self._range(index, address, mask)
         if low < self.shared_start or high + op.width > self.chunk.shared_bytes:
-            raise Undecided("an access outside of shared memory")
+            raise self._undecided(index, "an access outside of shared memory")
         if not self._aligned(address, mask, op.width):
-            raise Undecided("an access out of line")
+            raise self._undecided(index, "an access out of line")
         return address
 
-    def _placed(self, op: MemoryOp, address: Any, mask: Array) -> tuple[MemoryOp, Any]:
+    def _placed(self, index: int, op: MemoryOp, address: Any, mask: Array) -> tuple[MemoryOp, Any]:
         """A generic access with the space that all of its lanes fall into."""
         if op.space != "generic":
             return op, address
         if isinstance(address, Floats):
-            raise Undecided("an address that depends on data")
+            raise self._undecided(index, "an address that depends on data")
         if isinstance(address, Sep):
             address = address.canonical()
-        low, high = self._range(address, mask)
+        low, high = self._range(index, address, mask)
         for space, window in (("shared", spaces.SHARED_WINDOW), ("local", spaces.LOCAL_WINDOW)):
             end = window + spaces.WINDOW_BYTES
             if window <= low and high < end:
                 return replace(op, space=space), (address - u64(window)).astype(u32)  # type: ignore[arg-type]
             if low < end and high >= window:
-                raise Undecided("a generic access to several spaces")
+                raise self._undecided(index, "a generic access to several spaces")
         return replace(op, space="global"), address
 
     # -- counting alone --------------------------------------------------------------------------------------------
@@ -238,19 +242,19 @@ class BoxMemory:
         lanes = self._mask(mask)
         if not lanes.any():
             return
-        op, address = self._placed(op, address, lanes)
+        op, address = self._placed(index, op, address, lanes)
         if op.operation in ("matrix_load", "matrix_store"):
             used = lanes & (self.chunk.lane_ids < 8 * op.matrices)
             address = self._shared(index, op, address, used) if used.any() else address
             if isinstance(address, Sep):
-                raise Undecided("a matrix at an address that depends on the block")
+                raise self._undecided(index, "a matrix at an address that depends on the block")
             address = np.where(used, address, u32(self.shared_start))  # as lanes without a row are shown
         elif op.space == "global":
             address, _ = self._global(index, op, address, lanes)
         elif op.space == "shared":
             address = self._shared(index, op, address, lanes)
         else:
-            address = self._local_place(op, address, lanes)
+            address = self._local_place(index, op, address, lanes)
         self._record(index, op, op.space, lanes, address)
 
     def touch_copy(
@@ -269,7 +273,7 @@ class BoxMemory:
         if lanes.any():
             target = self._shared(index, op, target, lanes)
             if isinstance(target, Sep):
-                raise Undecided("a copy to an address that depends on the block")
+                raise self._undecided(index, "a copy to an address that depends on the block")
             self._record(index, op, "shared", lanes, target, origin, reading)
 
     # -- loads -----------------------------------------------------------------------------------------------------
@@ -279,7 +283,7 @@ class BoxMemory:
         words = max(1, op.width // 4)
         if not lanes.any():
             return tuple(np.zeros((1, 1), u32) for _ in range(words))
-        op, address = self._placed(op, address, lanes)
+        op, address = self._placed(index, op, address, lanes)
         if op.space == "global":
             address, number = self._global(index, op, address, lanes)
             self._record(index, op, "global", lanes, address)
@@ -288,7 +292,7 @@ class BoxMemory:
             address = self._shared(index, op, address, lanes)
             self._record(index, op, "shared", lanes, address)
             return self._shared_words(op, address, lanes)
-        address = self._local_place(op, address, lanes)
+        address = self._local_place(index, op, address, lanes)
         self._record(index, op, "local", lanes, address)
         if self.scattered or op.width < 4 or address.size > 1:
             return tuple(known_to_be(u32) for _ in range(words))
@@ -354,14 +358,14 @@ class BoxMemory:
                 found.append(Floats((least, most)) if least == least and most == most else known_to_be(u32))
         return tuple(found)
 
-    def _local_place(self, op: MemoryOp, address: Any, mask: Array) -> Array:
+    def _local_place(self, index: int, op: MemoryOp, address: Any, mask: Array) -> Array:
         if isinstance(address, SYMBOLIC):
-            raise Undecided("an address in local memory that depends on the block")
+            raise self._undecided(index, "an address in local memory that depends on the block")
         used = (address if address.size == 1 else address[mask]).astype(i64).reshape(-1)
         if int(used.max()) + op.width > self.chunk.local_bytes or (used & (op.width - 1)).any():
-            raise Undecided("an access outside of local memory or out of line")
+            raise self._undecided(index, "an access outside of local memory or out of line")
         if op.operation in ("atomic", "reduce"):
-            raise Undecided("an atomic operation on local memory")
+            raise self._undecided(index, "an atomic operation on local memory")
         if len(used) == 1 or int(used.min()) == int(used.max()):
             return used[:1].reshape(1, 1)
         return np.where(mask, _wide(address, mask.shape).astype(i64), used[0])
@@ -372,7 +376,7 @@ class BoxMemory:
         lanes = self._mask(mask)
         if not lanes.any():
             return
-        op, address = self._placed(op, address, lanes)
+        op, address = self._placed(index, op, address, lanes)
         if op.space == "global":
             address, number = self._global(index, op, address, lanes)
             self._record(index, op, "global", lanes, address)
@@ -386,7 +390,7 @@ class BoxMemory:
             self._record(index, op, "shared", lanes, address)
             self._put_shared(op, address, lanes, values)
         else:
-            address = self._local_place(op, address, lanes)
+            address = self._local_place(index, op, address, lanes)
             self._record(index, op, "local", lanes, address)
             if op.width < 4 or address.size > 1:
                 self.scattered = True
@@ -421,9 +425,9 @@ class BoxMemory:
         lanes = self._mask(mask)
         words = tuple(known_to_be(u32) for _ in range(max(1, op.width // 4)))
         if lanes.any():
-            op, address = self._placed(op, address, lanes)
+            op, address = self._placed(index, op, address, lanes)
             if op.space != "global" and op.element in ("f16", "bf16"):
-                raise Undecided("a packed atomic outside of global memory")
+                raise self._undecided(index, "a packed atomic outside of global memory")
             if op.space == "global":
                 address, number = self._global(index, op, address, lanes)
                 self._record(index, op, "global", lanes, address)
@@ -432,7 +436,7 @@ class BoxMemory:
                 address = self._shared(index, op, address, lanes)
                 self._record(index, op, "shared", lanes, address)
                 self._put_shared(op, address, lanes, words)
-        if op.atomic == "cast":
+        if op.atomic == "cast" and op.success is not None:
             return (Truth(),)
         return words if op.success is None else (*words, Truth())
 
