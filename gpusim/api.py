@@ -71,6 +71,12 @@ class Kernel:
     def _counting(self) -> Counting:
         return Counting.of(self.program)
 
+    @property
+    def counts_depend_on_memory(self) -> bool:
+        """Whether counters may depend on the contents of global memory (which earlier launches may have written)."""
+        part = self._counting.part
+        return part is None or part.reads_global
+
     # -- running ----------------------------------------------------------------------------------------------------
     def launch(
         self,
@@ -191,7 +197,7 @@ class Kernel:
             )
 
         _tell(listeners, "started")
-        path = "full execution"
+        path, executed = "full execution", shape[0] * shape[1] * shape[2]
         if write_back or listeners:
             engine = engine_of(Engine, self._compiled)
             tally = engine.run(progress)
@@ -199,14 +205,21 @@ class Kernel:
         else:
             counter = GridCounter(self._counting, shape, engine_of)
             tally = counter.run(collector, sampler, progress)
-            uncertain, path = counter.caveats, counter.path.sentence()
+            uncertain, path, executed = counter.caveats, counter.path.sentence(), counter.path.executed
         if write_back:
             bound.write_back(memory)
             module.keep_variables(memory, variables)
         facts = self.facts(shape, threads, int(shared_bytes))
         caveats = frozenset(uncertain)
         done = Finished(
-            facts, self.program, tally, function.barriers, path=path, source=module.source_lines(), caveats=caveats
+            facts,
+            self.program,
+            tally,
+            function.barriers,
+            path=path,
+            blocks_executed=executed,
+            source=module.source_lines(),
+            caveats=caveats,
         )
         _tell(listeners, "finished", done)
         return build_result(done, collector, sampler)

@@ -83,6 +83,7 @@ class Finished:
     path: str = "full execution"
     source: dict[str, list[str]] = field(default_factory=dict, repr=False)
     caveats: frozenset[str] = frozenset()
+    blocks_executed: int | None = None
 
     @property
     def occupancy(self) -> Occupancy:
@@ -101,6 +102,7 @@ class Result:
     address.  ``path`` says how it was computed.  ``patterns``: the addresses of the first warp that accessed memory
     with an instruction, by the instruction's address.  ``caveats``: sentences on counts that are not certain, if any.
     ``exactness``: "exact", or "modelled" where the execution met something that makes counts uncertain.
+    ``blocks_executed``: how many blocks were executed one by one (all of them in a full execution).
     """
 
     launch: LaunchFacts
@@ -112,6 +114,7 @@ class Result:
     patterns: dict[int, Pattern] = field(default_factory=dict, repr=False)
     caveats: list[str] = field(default_factory=list)
     exactness: str = "exact"
+    blocks_executed: int | None = field(default=None, compare=False)
 
     @property
     def findings(self) -> list[dict[str, Any]]:
@@ -128,6 +131,7 @@ class Result:
             "exactness": self.exactness,
             "launch": asdict(self.launch),
             "path": self.path,
+            "blocks_executed": self.blocks_executed,
             "metrics": self.metrics,
             "occupancy": asdict(self.occupancy)
             | {"blocks": self.occupancy.blocks, "percent": self.occupancy.percent, "limiter": self.occupancy.limiter},
@@ -161,6 +165,7 @@ def build_result(done: Finished, collector: Collector, sampler: PatternSampler) 
         patterns=sampler.patterns,
         caveats=sorted(uncertain | _architecture_caveat(done.launch.arch)),
         exactness="modelled" if uncertain else "exact",
+        blocks_executed=done.blocks_executed,
     )
 
 

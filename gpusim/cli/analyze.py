@@ -1,4 +1,4 @@
-"""``gpusim analyze``: execute a kernel and report what its memory accesses cost."""
+"""``gpusim analyze``: count a kernel's memory accesses and report what they cost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,17 @@ import click
 from gpusim import kernels, report
 from gpusim.api import Progress
 from gpusim.cli import argspec, files
-from gpusim.cli.catalogue import Check, arguments, check, choose_size, compile_case
+from gpusim.cli.catalogue import (
+    CHECK_WORK,
+    Check,
+    check,
+    check_elsewhere,
+    choose_size,
+    compile_case,
+    count,
+    execute,
+    thread_instructions,
+)
 from gpusim.errors import InputError, UsageError
 from gpusim.kernels import Case
 from gpusim.report.terminal import Style, Terminal, make_console
@@ -38,6 +48,7 @@ class Options:
     arch: str | None
     compiler: tuple[str, ...]
     trace: Path | None
+    execute: bool
 
 
 @dataclass
@@ -66,6 +77,7 @@ class Analysis:
 @click.option("-I", "includes", multiple=True, metavar="DIR", help="Directory of headers for the compiler.")
 @click.option("--option", "compiler", multiple=True, metavar="OPTION", help="Any other compiler option.")
 @click.option("--trace", type=click.Path(path_type=Path), metavar="FILE", help="Record the launches to a trace file.")
+@click.option("--execute", is_flag=True, help="Execute every thread, also where counters do not need it.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of the report.")
 @click.option("--max-rows", type=click.IntRange(min=1), default=12, show_default=True, help="Longest table.")
 @click.option("--all", "show_all", is_flag=True, help="All rows, and metrics that are zero.")
@@ -79,7 +91,7 @@ def analyze(
     show_all: bool,
     **given: Any,
 ) -> int:
-    """Execute TARGET and count its memory accesses.
+    """Count TARGET's memory accesses.
 
     TARGET is a name of the catalogue (see 'gpusim list'), a CUDA source, a cubin (also a fatbin, an object file or a
     program that contains one), or a trace file.
@@ -111,7 +123,7 @@ def run(options: Options) -> Analysis:
 def _refuse(options: Options, what: str, *names: str) -> None:
     """Raises UsageError for options that make no sense for a target."""
     for name in names:
-        if getattr(options, name) not in (None, ()):
+        if getattr(options, name) not in (None, (), False):
             shown = {"args": "--arg", "compiler": "-D, -I or --option"}.get(name, f"--{name}")
             raise UsageError(f"{options.target} is {what}: {shown} does not apply")
 
@@ -121,25 +133,22 @@ def _run_case(case: Case, options: Options) -> Analysis:
     module = compile_case(case, options.arch, options.compiler)
     size, note = (options.size, "") if options.size is not None else choose_size(case, module)
     problem = case.build(size)
-    results = []
-    with _recorder(options.trace) as listeners:
-        for number, launch in enumerate(problem.launches, 1):
-            title = case.name if len(problem.launches) == 1 else f"{case.name} {number}/{len(problem.launches)}"
-            with _progress(title) as progress:
-                results.append(
-                    module[launch.kernel].launch(
-                        launch.grid,
-                        launch.block,
-                        arguments(problem, launch.args),
-                        launch.shared_bytes,
-                        listeners=listeners,
-                        progress=progress,
-                    )
-                )
+    with _recorder(options.trace) as listeners, _progress(case.name) as progress:
+        if options.execute or listeners:
+            results = execute(module, problem, listeners=listeners, progress=progress)
+            checked = check(case, problem)
+        else:
+            results = count(module, problem, progress=progress)
+            if thread_instructions(results) <= CHECK_WORK:
+                problem = case.build(size)
+                execute(module, problem)
+                checked = check(case, problem)
+            else:
+                checked = check_elsewhere(case, module, size)
     notes = [note] if note else []
     if case.wrong:
         notes.append(f"wrong on purpose: {case.wrong}")
-    return Analysis("catalogue", case.name, results, notes, case, size, check(case, problem))
+    return Analysis("catalogue", case.name, results, notes, case, size, checked)
 
 
 def _run_file(path: Path, options: Options) -> Analysis:
@@ -153,13 +162,14 @@ def _run_file(path: Path, options: Options) -> Analysis:
     grid, block = _shape("grid", options.grid or ""), _shape("block", options.block or "")
     args = argspec.parse_all(options.args)
     with _recorder(options.trace) as listeners, _progress(kernel.name) as progress:
-        result = kernel.launch(grid, block, args, options.shared or 0, listeners=listeners, progress=progress)
+        run = kernel.launch if options.execute or listeners else kernel.count
+        result = run(grid, block, args, options.shared or 0, listeners=listeners, progress=progress)
     notes = [f"compiler warning: {line}" for line in module.log.splitlines() if ": warning" in line]
     return Analysis(files.kind_of(path), str(path), [result], notes)
 
 
 def _run_trace(path: Path, options: Options) -> Analysis:
-    refused = ("kernel", "grid", "block", "shared", "args", "size", "arch", "compiler", "trace")
+    refused = ("kernel", "grid", "block", "shared", "args", "size", "arch", "compiler", "trace", "execute")
     _refuse(options, "a trace, which is counted as it was recorded", *refused)
     trace = load_trace(path)
     return Analysis("trace", str(path), trace.count(), [f"recounted from a trace by gpusim {trace.made_by}"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gpusim
@@ -13,6 +13,8 @@ from gpusim.toolchain import DEFAULT_ARCH, normalize_arch
 
 WORK_BY_DEFAULT = 600e6
 """Thread instructions that are executed without being asked for more: some seconds on two cores."""
+CHECK_WORK = 30e6
+"""Thread instructions up to which a counted problem is executed too, to check its result: a fraction of a second."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +46,19 @@ def arguments(problem: Problem, args: tuple[Any, ...]) -> list[Any]:
 
 
 def choose_size(case: Case, module: gpusim.Module) -> tuple[int, str]:
-    """(a size that executes in a few seconds, a sentence that says so or "").
+    """(a size that is counted in a few seconds, a sentence that says so or "").
 
-    The first of the case's sizes whose estimated work is small enough; the estimate extrapolates what two small sizes
-    execute.
+    The case's default if blocks need not be executed one by one to count them.  Else the first of its sizes whose
+    estimated work is small enough; the estimate extrapolates what two small sizes execute.
     """
     small = [size for size in sorted(case.small_sizes) if size > 1] or list(case.small_sizes)
     largest = small[-1]
     smaller = max((size for size in small if 2 * size <= largest), default=None)
     try:
-        work = _work(case, module, largest)
-        less = _work(case, module, smaller) if smaller is not None else None
+        work, executed = _work(case, module, largest)
+        if not executed:
+            return case.sizes[0], ""
+        less = _work(case, module, smaller)[0] if smaller is not None else None
     except ExecutionError:  # a kernel that fails on purpose
         return min(case.sizes), ""
     power = 1.0
@@ -70,21 +74,51 @@ def choose_size(case: Case, module: gpusim.Module) -> tuple[int, str]:
         return size, ""
     default = case.sizes[0]
     return size, (
-        f"size {size} is executed; {default}, the kernel's own default, takes about "
+        f"size {size} is counted; {default}, the kernel's own default, takes about "
         f"{estimate(default) / estimate(size):,.0f} times as long (--size {default})"
     )
 
 
-def _work(case: Case, module: gpusim.Module, size: int) -> int:
-    """Thread instructions of all launches at a size."""
-    problem = case.build(size)
-    total = 0
-    for launch in problem.launches:
-        result = module[launch.kernel].launch(
-            launch.grid, launch.block, arguments(problem, launch.args), launch.shared_bytes
+def _work(case: Case, module: gpusim.Module, size: int) -> tuple[int, int]:
+    """(thread instructions, blocks that had to be executed to count them) of all launches at a size."""
+    results = count(module, case.build(size))
+    return max(1, thread_instructions(results)), sum(result.blocks_executed or 0 for result in results)
+
+
+def thread_instructions(results: list[gpusim.Result]) -> int:
+    """Thread instructions of all launches."""
+    return sum(result.metrics["smsp__sass_thread_inst_executed.sum"] for result in results)
+
+
+def execute(module: gpusim.Module, problem: Problem, **options: Any) -> list[gpusim.Result]:
+    """Launch all of a problem's kernels; ``options`` as for Kernel.launch."""
+    return [
+        module[launch.kernel].launch(
+            launch.grid, launch.block, arguments(problem, launch.args), launch.shared_bytes, **options
         )
-        total += result.metrics["smsp__sass_thread_inst_executed.sum"]
-    return max(1, total)
+        for launch in problem.launches
+    ]
+
+
+def count(module: gpusim.Module, problem: Problem, **options: Any) -> list[gpusim.Result]:
+    """Count all launches; executes them where the counters of a later one may depend on what an earlier one wrote."""
+    if any(module[launch.kernel].counts_depend_on_memory for launch in problem.launches[1:]):
+        return execute(module, problem, **options)
+    return [
+        module[launch.kernel].count(
+            launch.grid, launch.block, arguments(problem, launch.args), launch.shared_bytes, **options
+        )
+        for launch in problem.launches
+    ]
+
+
+def check_elsewhere(case: Case, module: gpusim.Module, size: int) -> Check:
+    """Execute the case at its largest small size that is not above ``size`` and compare with the reference."""
+    small = max((n for n in case.small_sizes if n <= size), default=min(case.small_sizes))
+    problem = case.build(small)
+    execute(module, problem)
+    found = check(case, problem)
+    return replace(found, text=f"{found.text}, executed at size {small}")
 
 
 def check(case: Case, problem: Problem) -> Check:

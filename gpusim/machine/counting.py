@@ -57,15 +57,15 @@ class Path:
 
     def sentence(self) -> str:
         """The path in words."""
-        share = f"{self.needed} of {self.instructions} instructions decide the counters"
         parts = []
         if self.together:
             times = "one pass" if self.boxes == 1 else f"{self.boxes} passes"
-            parts.append(f"{self.together:,} blocks counted together in {times}")
+            parts.append(f"{_blocks_of(self.together)} together in {times}")
         if self.executed:
-            reason = f" ({self.reason})" if self.reason else ""
-            parts.append(f"{self.executed:,} blocks executed{reason}")
-        return f"{share}; {', '.join(parts)}"
+            parts.append(f"{_blocks_of(self.executed)} one by one")
+        reason = f" [{self.reason}]" if self.reason and self.executed else ""
+        share = f"only the {self.needed} of {self.instructions} instructions that decide the counters were computed"
+        return f"{', '.join(parts)}; {share}{reason}"
 
 
 @dataclass
@@ -81,6 +81,10 @@ class _Totals:
 def _zero(program: Program) -> Tally:
     count = len(program.instructions)
     return Tally(*(np.zeros(count, np.int64) for _ in range(3)))
+
+
+def _blocks_of(number: int) -> str:
+    return "1 block" if number == 1 else f"{number:,} blocks"
 
 
 def _blocks(axes: Axes) -> int:

@@ -131,7 +131,7 @@ class Terminal:
         self._print(Text.assemble((verdict.text, mark), (f" ({verdict.exactness})", "dim")))
 
     def launch(self, launch: Launch) -> None:
-        self.heading("Launch", launch.path)
+        self.heading("Launch")
         shared = f"{launch.shared_static:,} B static"
         if launch.shared_dynamic:
             shared += f" + {launch.shared_dynamic:,} B dynamic"
@@ -142,6 +142,7 @@ class Terminal:
             ("block", _shape(launch.block, count(launch.threads, "thread"))),
             ("resources", f"{launch.registers} registers a thread, shared memory {shared}{local}"),
             ("executed", f"{launch.warp_instructions:,} warp and {launch.thread_instructions:,} thread instructions"),
+            ("counted", launch.path),
         ]
         self.facts(rows)
 

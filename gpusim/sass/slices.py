@@ -130,6 +130,7 @@ class Slice:
     needed: frozenset[int]
     before: tuple[frozenset[int], ...]
     kept: tuple[frozenset[int], ...]
+    reads_global: bool  # whether contents of global memory are among what is needed
 
 
 def slice_of(program: Program) -> Slice | None:
@@ -230,4 +231,4 @@ class _Slicer:
                     kept[index] = frozenset(e for e, g in live if e in facts.writes and g != facts.guard)
                 live = self._step(index, live, set())
                 before[index] = frozenset(e for e, _ in live)
-        return Slice(frozenset(needed), tuple(before), tuple(kept))
+        return Slice(frozenset(needed), tuple(before), tuple(kept), "global" in self.spaces)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import struct
 import zipfile
@@ -78,7 +79,8 @@ class RecordedLaunch:
         collector, sampler = Collector(self.program), PatternSampler(self.program)
         self.replay(collector, sampler)
         facts, program, tally = self.facts, self.program, self.tally
-        done = Finished(facts, program, tally, self.barriers, self.execution, self.source, self.caveats)
+        blocks = math.prod(facts.grid)  # only what executes is recorded
+        done = Finished(facts, program, tally, self.barriers, self.execution, self.source, self.caveats, blocks)
         return build_result(done, collector, sampler)
 
     def _piece(self, archive: zipfile.ZipFile, piece: int) -> Iterator[Access | Branch]:

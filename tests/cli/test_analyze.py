@@ -55,7 +55,7 @@ def test_report_of_a_catalogue_kernel(gpusim_run):
         "32.00 of 32 lanes execute an instruction on average (100.0 %)",
         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum 7,680",
         "NVRTC 13.",
-        "full execution",
+        "counted 32 blocks together in one pass; only the 35 of 56 instructions that decide the counters",
     ):
         assert part in outcome.flat
     assert "\x1b" not in outcome.out
@@ -79,7 +79,8 @@ def test_numbers_stay_whole_at_any_width(gpusim_run, monkeypatch, width):
 def test_two_launches_are_reported_one_by_one(gpusim_run):
     outcome = gpusim_run("analyze", "reduce_sequential", "--size", 1000)
     assert outcome.code == 0
-    assert outcome.out.count("\nLaunch  (full execution)") == 2
+    assert outcome.out.count("\nLaunch\n") == 2
+    assert "4 blocks together in one pass" in outcome.flat or "blocks together in 2 passes" in outcome.flat
     assert "launch 1 of 2 --" in outcome.out and "launch 2 of 2 --" in outcome.out
 
 
@@ -109,14 +110,60 @@ def test_check_compares_with_the_reference():
 
 def test_default_size_is_one_that_takes_seconds(monkeypatch):
     case = kernels.find("transpose_copy")
+    assert catalogue.choose_size(case, catalogue.compile_case(case, None)) == (8192, "")  # all blocks at once
+    case = kernels.find("softmax_online")  # what it does depends on data, so that blocks are executed
     module = catalogue.compile_case(case, None)
     size, note = catalogue.choose_size(case, module)
-    assert size == 1024
-    assert note.startswith("size 1024 is executed; 8192, the kernel's own default, takes about 6")
+    assert size == 4096
+    assert note.startswith("size 4096 is counted; 65536, the kernel's own default, takes about 1")
     monkeypatch.setattr(catalogue, "WORK_BY_DEFAULT", 1e15)
-    assert catalogue.choose_size(case, module) == (8192, "")
+    assert catalogue.choose_size(case, module) == (65536, "")
     monkeypatch.setattr(catalogue, "WORK_BY_DEFAULT", 1)
-    assert catalogue.choose_size(case, module)[0] == 1000
+    assert catalogue.choose_size(case, module)[0] == min(*case.sizes, max(case.small_sizes))
+
+
+def test_large_problems_are_counted_and_checked_at_a_small_size(gpusim_run):
+    outcome = gpusim_run("analyze", "transpose_copy", "--size", 4096, "--json")
+    document = json.loads(outcome.out)
+    assert outcome.code == 0 and document["catalogue"]["size"] == 4096
+    assert document["launch"]["grid"] == [128, 128, 1] and document["blocks_executed"] == 0
+    assert document["metrics"]["smsp__sass_l1tex_t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 4096 * 4096 // 8
+    assert document["check"]["text"] == "equal to the NumPy reference, executed at size 1000"
+
+
+def test_execute_runs_every_block(gpusim_run):
+    words = ("analyze", "transpose_pad", "--size", 200, "--json")
+    counted, executed = (json.loads(gpusim_run(*words, *more).out) for more in ((), ("--execute",)))
+    assert counted["metrics"] == executed["metrics"] and counted["instructions"] == executed["instructions"]
+    assert executed["path"] == "full execution" and executed["blocks_executed"] == 7 * 13
+    assert counted["blocks_executed"] == 0
+
+
+def test_a_later_launch_that_reads_what_an_earlier_one_wrote_is_executed():
+    source = """
+__global__ void fill(int *a) { a[threadIdx.x] = threadIdx.x % 4; }
+__global__ void loop(int *a, int *out)
+{
+    int n = 0;
+    for (int k = 0; k < a[threadIdx.x]; ++k)
+        n += out[k];
+    out[threadIdx.x] = n;
+}
+"""
+    module = gpusim.compile(source)
+    assert not module["fill"].counts_depend_on_memory and module["loop"].counts_depend_on_memory
+    problem = kernels.Problem(
+        buffers={"a": np.zeros(32, np.int32), "out": np.ones(32, np.int32)},
+        launches=[
+            kernels.Launch("fill", (1, 1, 1), (32, 1, 1), ("a",)),
+            kernels.Launch("loop", (1, 1, 1), (32, 1, 1), ("a", "out")),
+        ],
+        reference=lambda: {},
+    )
+    results = catalogue.count(module, problem)
+    assert [r.path for r in results] == ["full execution"] * 2
+    loads = [i for i in results[1].instructions if i.operation == "load" and i.executed]
+    assert max(i.thread_executed for i in loads) > 32  # the lanes went round as often as the first launch told them to
 
 
 def test_architecture(gpusim_run):
@@ -197,7 +244,8 @@ def test_json_of_one_launch(gpusim_run):
     document = json.loads(outcome.out)
     assert outcome.err == ""
     assert set(document) >= {
-        "schema", "kind", "exactness", "launch", "path", "metrics", "occupancy", "instructions", "findings", "report",
+        "schema", "kind", "exactness", "launch", "path", "blocks_executed",
+        "metrics", "occupancy", "instructions", "findings", "report",
         "target", "verdict", "notes", "catalogue", "check",
     }  # fmt: skip
     assert (document["schema"], document["kind"], document["exactness"]) == (1, "launch", "exact")
@@ -254,7 +302,7 @@ def test_json_of_several_launches_sums_the_counters(gpusim_run):
 def test_json_is_what_the_library_gives(gpusim_run, source):
     document = json.loads(gpusim_run("analyze", source, *SCALE, "--json").out)
     args = [np.ones(256, np.float32), np.float32(2), np.int32(250)]
-    result = gpusim.compile(source)["scale"].launch(4, 64, args)
+    result = gpusim.compile(source)["scale"].count(4, 64, args)
     plain = json.loads(json.dumps(result.to_json()))
     assert {name: document[name] for name in plain} == plain
 
