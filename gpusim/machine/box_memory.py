@@ -58,7 +58,7 @@ class World:
             union = choose(Truth(), old, value)
             changed = not _same(union, old)
             if changed:
-                self.written[number] = known_to_be(u32) if self.restarts > 3 else union
+                self.written[number] = _widened(union, self.restarts)
             changed = changed and number in self.assumed
         if changed:
             self.restarts += 1
@@ -70,6 +70,17 @@ class World:
         if key not in self._bounds:
             self._bounds[key] = _bounds_of_bytes(self.device.initial(number), width, signed)
         return self._bounds[key]
+
+
+def _widened(value: Any, restarts: int) -> Any:
+    """Bounds that keep growing are made wide, so that they may come to hold; in the end nothing is assumed."""
+    if restarts < 2 or not isinstance(value, Floats) or value.bounds is None:
+        return value if restarts < 4 else known_to_be(u32)
+    if restarts >= 4:
+        return known_to_be(u32)
+    low, high = value.bounds
+    quarter, four = np.float32(0.25), np.float32(4)
+    return Floats((low * (quarter if low > 0 else four), high * (four if high > 0 else quarter)))
 
 
 def _same(a: Any, b: Any) -> bool:

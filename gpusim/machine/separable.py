@@ -119,7 +119,9 @@ def _compare(test: Any, a: Any, b: Any) -> Any:
         return np.full((1, 1), bool(found))
     if (slack, extra) != ((0, 0), (0, 0)):
         return Truth()
-    split(test, c, (kept[0], kept[1], kept[2], kept[3]))
+    answer = split(test, c, (kept[0], kept[1], kept[2], kept[3]))
+    if answer is not None:
+        return np.full((1, 1), answer)
     assert kept[0] is not None
     return test(kept[0].values + c, 0)[None]
 

@@ -262,8 +262,11 @@ def classes(test: Any, values: Array, low: int, high: int) -> Array:
     return np.where(yes, 1, np.where(no, 0, 2))
 
 
-def split(test: Any, c: int, parts: Parts) -> None:
-    """Raise Split by ``test(sum, 0)``, on the axis that leaves the fewest blocks undecided; return if none is left."""
+def split(test: Any, c: int, parts: Parts) -> bool | None:
+    """Raise Split by ``test(sum, 0)``, on the axis that leaves the fewest blocks undecided.
+
+    Returns the answer where it turns out to be the same in all of them, None if no block axis is left.
+    """
     best: tuple[float, int, Array] | None = None
     for axis in range(AXES):
         part = parts[1 + axis]
@@ -275,8 +278,10 @@ def split(test: Any, c: int, parts: Parts) -> None:
         if best is None or mixed < best[0]:
             best = (mixed, axis, found)
     if best is None:
-        return
+        return None
     mixed, axis, found = best
+    if mixed == 0.0 and (found == found[0]).all():  # as for 2 * x == 5
+        return bool(found[0])
     if mixed == 1.0:
         axis = max((k for k in range(AXES) if parts[1 + k] is not None), key=lambda k: len(parts[1 + k].values))  # type: ignore[union-attr]
         part = parts[1 + axis]
