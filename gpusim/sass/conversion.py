@@ -128,6 +128,32 @@ def float_to_integer(form: Form) -> Semantics:
     return form.alu(compute)
 
 
+@opcode("F2IP")
+def pack_float_to_integer(form: Form) -> Semantics:
+    """d = b rounded to an integer and clamped to a byte; the forms that also pack a or c are refused. NaN becomes 0."""
+    rounding = _ROUNDINGS[form.choice("TRUNC", "FLOOR", "CEIL", "RN", default="RN")]
+    integer = form.choice("U8", "S8")
+    form.choice("F32")
+    form.choice("NTZ")
+    form.dest()
+    _take_nothing(form)
+    form.source("f32")
+    _take_nothing(form)
+
+    def compute(a: Array) -> Array:
+        value = a.astype(f64)
+        whole = f64_to_integer(rounding(value), 8, integer[0] == "S").astype(u32) & u32(0xFF)
+        return np.where(value != value, u32(0), whole)
+
+    return form.alu(compute)
+
+
+def _take_nothing(form: Form) -> None:
+    operand = form.take()
+    if not (isinstance(operand, Register) and operand.is_zero):
+        raise form.refuse("packing with another register")
+
+
 @opcode("FRND", "UFRND")
 def round_to_integral(form: Form) -> Semantics:
     """d = a rounded to an integral value of the same type."""

@@ -199,8 +199,7 @@ def half_minimum_maximum(form: Form) -> Semantics:
     second = form.peek()
     read_b = take_halves(form, kind, flush)
     form.source_predicate()
-    if product_sign and not all(isinstance(x, Register) and x.absolute and not x.suffixes for x in (first, second)):
-        raise form.refuse("a product's sign without magnitudes")
+    picks = [_magnitude_picks(form, x) for x in (first, second)] if product_sign else []
 
     def choose(a: Array, b: Array, p: Array) -> Array:
         value = choose_extreme(p, a, b)
@@ -212,20 +211,37 @@ def half_minimum_maximum(form: Form) -> Semantics:
         (a_low, a_high), (b_low, b_high) = read_a(a), read_b(b)
         result = pack(choose(a_low, b_low, p), choose(a_high, b_high, p))
         if product_sign:
-            result = _with_product_sign(result, a, b, kind)
+            result = _with_product_sign(result, _picked(a, picks[0]) ^ _picked(b, picks[1]), kind)
         return result
 
     return form.alu(compute)
 
 
-def _with_product_sign(result: Array, a: Array, b: Array, kind: str) -> Array:
-    """The sign of a*b on each half that is not NaN."""
+def _magnitude_picks(form: Form, operand: object) -> tuple[int, int]:
+    """Which halves a magnitude operand stands for."""
+    if isinstance(operand, Register) and operand.absolute and not operand.negated:
+        suffix = operand.suffixes[0] if operand.suffixes else ""
+        if suffix in ("", "H0_H0", "H1_H1"):
+            return _PICKS[suffix]
+    raise form.refuse("a product's sign without magnitudes")
+
+
+def _picked(word: Array, picks: tuple[int, int]) -> Array:
+    """The word of the halves that an operand stands for."""
+    if picks == (0, 1):
+        return word
+    half = word >> u32(16) if picks[0] else word & u32(0xFFFF)
+    return pack(half, half)
+
+
+def _with_product_sign(result: Array, signs: Array, kind: str) -> Array:
+    """The sign bits of ``signs`` on each half that is not NaN."""
     infinity = u32(0x7F80 if kind == "bf16" else 0x7C00)
     numbers: Array = np.zeros((1, 1), u32)
     for shift in (u32(0), u32(16)):
         is_number = (result >> shift & u32(0x7FFF)) <= infinity
         numbers = numbers | np.where(is_number, u32(0x8000) << shift, u32(0))
-    return result | ((a ^ b) & numbers)
+    return result | (signs & numbers)
 
 
 def _tests(form: Form) -> tuple[str, str, bool, Any]:

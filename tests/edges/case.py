@@ -1,4 +1,4 @@
-"""A form under test: a kernel that applies it to operand arrays, one thread a row, and stores every result's raw bits."""
+"""A form under test: a kernel that applies it to operands, one thread a row, and stores the results' raw bits."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ WORDS_OF = {"u64": 2, "i64": 2, "f64": 2}
 def ptx(
     family: str, name: str, text: str, result: str, operands: tuple[str, ...], inputs: tuple[str, ...] = ()
 ) -> Case:
-    """A case of one PTX statement with result %0 and operands %1, ...; ``inputs``: other operand tables of that size."""
+    """A case of one PTX statement with result %0 and operands %1, ...; ``inputs``: other operand tables."""
     names = "abc"[: len(operands)]
     sources = ", ".join(f'"{CONSTRAINTS[C_TYPES[kind]]}"({x})' for kind, x in zip(operands, names, strict=True))
     c_type = C_TYPES[result]

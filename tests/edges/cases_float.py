@@ -15,7 +15,12 @@ FLOAT_COMPARISONS = (
 
 
 def _arithmetic() -> Iterator[Case]:
-    for op, kinds, text in (("add", FF, "%1, %2"), ("sub", FF, "%1, %2"), ("mul", FF, "%1, %2"), ("fma", FFF, "%1, %2, %3")):
+    for op, kinds, text in (
+        ("add", FF, "%1, %2"),
+        ("sub", FF, "%1, %2"),
+        ("mul", FF, "%1, %2"),
+        ("fma", FFF, "%1, %2, %3"),
+    ):
         for mode in ("rn", "rz", "rm", "rp"):
             for ftz in ("", ".ftz"):
                 for sat in ("", ".sat"):
@@ -42,14 +47,19 @@ def _arithmetic() -> Iterator[Case]:
                     yield ptx("single", name, f"{op}{ftz}{nan}{sign}.f32 %0, %1, %2;", "f32", FF)
         body = compare("setp", FLOAT_COMPARISONS, f"{ftz[1:]}.f32".removeprefix("."), "f").replace("..", ".")
         yield Case(f"setp_f32{suffix}", "single", FF, body, 1)
-        for kind, result in (("u32", "u32"), ("f32", "f32")):
+        for kind in ("u32", "f32"):
             body = " ".join(
-                f"asm volatile(\"set.{name}{ftz}.{kind}.f32 %0, %1, %2;\" : \"={'f' if kind == 'f32' else 'r'}\"(r) : "
-                f"\"f\"(a), \"f\"(b)); x |= (r != 0) << {place}; if (r != 0) y = r;"
+                f'asm volatile("set.{name}{ftz}.{kind}.f32 %0, %1, %2;" : "={"f" if kind == "f32" else "r"}"(r) : '
+                f'"f"(a), "f"(b)); x |= (r != 0) << {place}; if (r != 0) y = r;'
                 for place, name in enumerate(FLOAT_COMPARISONS)
             )
-            yield Case(f"set_{kind}_f32{suffix}", "single", FF, f"{'float' if kind == 'f32' else 'u32'} r, y = 0; "
-                       f"u32 x = 0; {body} put(x); put(y);", 2)
+            yield Case(
+                f"set_{kind}_f32{suffix}",
+                "single",
+                FF,
+                f"{'float' if kind == 'f32' else 'u32'} r, y = 0; u32 x = 0; {body} put(x); put(y);",
+                2,
+            )
         for join in ("and", "or", "xor"):
             body = compare("setp", ("lt", "geu", "nan"), "f32", "f", join)
             yield Case(f"setp_{join}_f32{suffix}", "single", ("f32", "f32", "bit"), body, 1, ("float", "float", "u32"))
@@ -62,12 +72,20 @@ def _arithmetic() -> Iterator[Case]:
     yield ptx("double", "neg_f64", "neg.f64 %0, %1;", "f64", D)
     yield Case("setp_f64", "double", DD, compare("setp", FLOAT_COMPARISONS, "f64", "d"), 1)
     for join in ("and", "or", "xor"):
-        yield Case(f"setp_{join}_f64", "double", ("f64", "f64", "bit"), compare("setp", ("lt", "geu", "nan"), "f64", "d", join),
-                   1, ("double", "double", "u32"))
+        yield Case(
+            f"setp_{join}_f64",
+            "double",
+            ("f64", "f64", "bit"),
+            compare("setp", ("lt", "geu", "nan"), "f64", "d", join),
+            1,
+            ("double", "double", "u32"),
+        )
     for test in ("finite", "infinite", "number", "notanumber", "normal", "subnormal"):
         for kind, constraint, table in (("f32", "f", F), ("f64", "d", D)):
-            body = (f"u32 r; asm volatile(\"{{.reg .pred p; testp.{test}.{kind} p, %1; selp.u32 %0, 1, 0, p;}}\" : "
-                    f"\"=r\"(r) : \"{constraint}\"(a)); put(r);")
+            body = (
+                f'u32 r; asm volatile("{{.reg .pred p; testp.{test}.{kind} p, %1; selp.u32 %0, 1, 0, p;}}" : '
+                f'"=r"(r) : "{constraint}"(a)); put(r);'
+            )
             yield Case(f"testp_{test}_{kind}", "single" if kind == "f32" else "double", table, body, 1)
 
 
@@ -102,8 +120,9 @@ def _halves() -> Iterator[Case]:
                 yield Case(f"setp{f}{suffix}", "half", (width, width), body, 1)
                 for result in ("u32",) if width == one else ("u32", width):
                     each = " ".join(
-                        f"asm volatile(\"set.{n}{ftz}.{result}.{width} %0, %1, %2;\" : \"=r\"(r) : \"{constraint}\"(a), "
-                        f"\"{constraint}\"(b)); put(r);" for n in names
+                        f'asm volatile("set.{n}{ftz}.{result}.{width} %0, %1, %2;" : "=r"(r) : "{constraint}"(a), '
+                        f'"{constraint}"(b)); put(r);'
+                        for n in names
                     )
                     yield Case(f"set_{result}{f}{suffix}", "half", (width, width), f"u32 r; {each}", len(names))
         for join in ("and", "or", "xor"):
@@ -114,11 +133,30 @@ def _halves() -> Iterator[Case]:
         ftz = ".ftz" if brain else ""
         yield ptx("half", f"ex2_{one}", f"ex2.approx{ftz}.{one} %0, %1;", one, (one,), (f"{one}all",))
         yield ptx("half", f"ex2_{two}", f"ex2.approx{ftz}.{two} %0, %1;", two, (two,))
-    for name in ("hrcp", "hsqrt", "hrsqrt", "hlog2", "hexp2", "hsin", "hcos", "hexp", "hlog", "hrint", "hfloor", "htrunc", "hceil"):
+    for name in (
+        "hrcp",
+        "hsqrt",
+        "hrsqrt",
+        "hlog2",
+        "hexp2",
+        "hsin",
+        "hcos",
+        "hexp",
+        "hlog",
+        "hrint",
+        "hfloor",
+        "htrunc",
+        "hceil",
+    ):
         yield cpp("half", name, f"__half_as_ushort({name}(__ushort_as_half(a)))", ("f16",))
         yield cpp("half", f"{name}_bf16", f"__bfloat16_as_ushort({name}(__ushort_as_bfloat16(a)))", ("bf16",))
     yield cpp("half", "hdiv", "__half_as_ushort(__hdiv(__ushort_as_half(a), __ushort_as_half(b)))", ("f16",) * 2)
-    yield cpp("half", "hdiv_bf16", "__bfloat16_as_ushort(__hdiv(__ushort_as_bfloat16(a), __ushort_as_bfloat16(b)))", ("bf16",) * 2)
+    yield cpp(
+        "half",
+        "hdiv_bf16",
+        "__bfloat16_as_ushort(__hdiv(__ushort_as_bfloat16(a), __ushort_as_bfloat16(b)))",
+        ("bf16",) * 2,
+    )
 
 
 INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
@@ -136,8 +174,13 @@ def _from_integers() -> Iterator[Case]:
     for kind in INTEGERS:
         for target in ("f32", "f64", "f16", "bf16")[: 3 if kind.endswith("8") else 4]:
             for mode in MODES:
-                yield ptx("convert", f"cvt_{mode}_{target}_{kind}", f"cvt.{mode}.{target}.{kind} %0, %1;", target,
-                          (_register(kind),))
+                yield ptx(
+                    "convert",
+                    f"cvt_{mode}_{target}_{kind}",
+                    f"cvt.{mode}.{target}.{kind} %0, %1;",
+                    target,
+                    (_register(kind),),
+                )
 
 
 def _to_integers() -> Iterator[Case]:
@@ -167,7 +210,9 @@ def _between_floats() -> Iterator[Case]:
                 yield ptx(family, name, f"cvt.{mode}{ftz}{sat}.f32.f64 %0, %1;", "f32", D)
                 name = f"cvt_{mode}{ftz}{sat}_f16_f32".replace(".", "_")
                 yield ptx(family, name, f"cvt.{mode}{ftz}{sat}.f16.f32 %0, %1;", "f16", F)
-            yield ptx(family, f"cvt_{mode}{sat.replace('.', '_')}_f16_f64", f"cvt.{mode}{sat}.f16.f64 %0, %1;", "f16", D)
+            yield ptx(
+                family, f"cvt_{mode}{sat.replace('.', '_')}_f16_f64", f"cvt.{mode}{sat}.f16.f64 %0, %1;", "f16", D
+            )
         yield ptx(family, f"cvt_{mode}_bf16_f64", f"cvt.{mode}.bf16.f64 %0, %1;", "bf16", D)
         yield ptx(family, f"cvt_{mode}_bf16_f16", f"cvt.{mode}.bf16.f16 %0, %1;", "bf16", ("f16",))
         yield ptx(family, f"cvt_{mode}_f16_bf16", f"cvt.{mode}.f16.bf16 %0, %1;", "f16", ("bf16",))
@@ -191,8 +236,13 @@ def _between_floats() -> Iterator[Case]:
     yield ptx(family, "tf32_rna", "cvt.rna.tf32.f32 %0, %1;", "u32", F)
     for target in ("u8", "s8", "u16", "s16"):
         for source in ("u32", "s32", "u64", "s64"):
-            yield ptx(family, f"clamp_{target}_{source}", f"cvt.sat.{target}.{source} %0, %1;", _register(target),
-                      (_register(source),))
+            yield ptx(
+                family,
+                f"clamp_{target}_{source}",
+                f"cvt.sat.{target}.{source} %0, %1;",
+                _register(target),
+                (_register(source),),
+            )
     for target in ("u32", "s32"):
         for source in ("u64", "s64"):
             yield ptx(family, f"clamp_{target}_{source}", f"cvt.sat.{target}.{source} %0, %1;", "u32", ("u64",))
@@ -225,11 +275,19 @@ def _special() -> Iterator[Case]:
         yield ptx(family, f"rcp_{mode}_f64", f"rcp.{mode}.f64 %0, %1;", "f64", D)
         yield ptx(family, f"sqrt_{mode}_f64", f"sqrt.{mode}.f64 %0, %1;", "f64", D)
         yield ptx(family, f"div_{mode}_f64", f"div.{mode}.f64 %0, %1, %2;", "f64", DD)
-    yield cpp(family, "library", "expf(a) ;; logf(a) ;; cbrtf(a) ;; erff(a) ;; exp2f(a) ;; log2f(a) ;; rsqrtf(a) ;; expm1f(a)", F, 8)
+    yield cpp(
+        family,
+        "library",
+        "expf(a) ;; logf(a) ;; cbrtf(a) ;; erff(a) ;; exp2f(a) ;; log2f(a) ;; rsqrtf(a) ;; expm1f(a)",
+        F,
+        8,
+    )
     yield cpp(family, "library_sine", "sinf(a) ;; cosf(a) ;; tanhf(a) ;; atanf(a)", F, 4)
     yield cpp(family, "library_two", "fmodf(a, b) ;; powf(a, b) ;; atan2f(a, b) ;; nextafterf(a, b)", FF, 4)
     yield cpp(family, "library_f64", "exp(a) ;; log(a) ;; sin(a) ;; rsqrt(a) ;; cbrt(a)", D, 10)
-    yield cpp(family, "rounds", "rintf(a) ;; roundf(a) ;; (int)lrintf(a) ;; llroundf(a) ;; ldexpf(a, 3) ;; ilogbf(a)", F, 7)
+    yield cpp(
+        family, "rounds", "rintf(a) ;; roundf(a) ;; (int)lrintf(a) ;; llroundf(a) ;; ldexpf(a, 3) ;; ilogbf(a)", F, 7
+    )
 
 
 def cases() -> Iterator[Case]:

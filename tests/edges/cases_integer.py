@@ -17,15 +17,15 @@ def _arithmetic() -> Iterator[Case]:
     yield cpp(family, "iadd3_minus", "a - b - c ;; b - a + c ;; c + 7u - a", UUU, 3)
     yield cpp(family, "iadd_64", "a + b ;; a - b ;; -a", LL, 6)
     chain = (
-        "u32 x, y, z; asm volatile(\"{op}.cc.u32 %0, %3, %4;\\n{op}c.cc.u32 %1, %4, %5;\\n{op}c.u32 %2, %5, %3;\""
-        " : \"=r\"(x), \"=r\"(y), \"=r\"(z) : \"r\"(a), \"r\"(b), \"r\"(c)); put(x); put(y); put(z);"
+        'u32 x, y, z; asm volatile("{op}.cc.u32 %0, %3, %4;\\n{op}c.cc.u32 %1, %4, %5;\\n{op}c.u32 %2, %5, %3;"'
+        ' : "=r"(x), "=r"(y), "=r"(z) : "r"(a), "r"(b), "r"(c)); put(x); put(y); put(z);'
     )
     for op in ("add", "sub"):
         yield Case(f"carry_{op}", family, UUU, chain.replace("{op}", op), 3)
     for sign in ("u32", "s32"):
         mad = (
-            f"u32 x, y, z; asm volatile(\"mad.lo.cc.{sign} %0, %3, %4, %5;\\nmadc.hi.cc.{sign} %1, %3, %4, %5;\\n"
-            "addc.u32 %2, %3, 0;\" : \"=r\"(x), \"=r\"(y), \"=r\"(z) : \"r\"(a), \"r\"(b), \"r\"(c)); "
+            f'u32 x, y, z; asm volatile("mad.lo.cc.{sign} %0, %3, %4, %5;\\nmadc.hi.cc.{sign} %1, %3, %4, %5;\\n'
+            'addc.u32 %2, %3, 0;" : "=r"(x), "=r"(y), "=r"(z) : "r"(a), "r"(b), "r"(c)); '
             "put(x); put(y); put(z);"
         )
         yield Case(f"carry_mad_{sign}", family, UUU, mad, 3)
@@ -41,12 +41,23 @@ def _arithmetic() -> Iterator[Case]:
     yield ptx(family, "sub_sat", "sub.sat.s32 %0, %1, %2;", "u32", UU)
     yield cpp(family, "imad", "a * b + c ;; c - a * b ;; a * 12345u - c", UUU, 3)
     yield cpp(family, "mul_hi_64", "__umul64hi(a, b) ;; (u64)__mul64hi((long long)a, (long long)b) ;; a * b", LL, 6)
-    yield cpp(family, "wide_minus", "c - (u64)a * b ;; (u64)a * b - c ;; (u64)((long long)(int)a * (int)b - (long long)c)",
-              ("u32", "u32", "u64"), 6)
+    yield cpp(
+        family,
+        "wide_minus",
+        "c - (u64)a * b ;; (u64)a * b - c ;; (u64)((long long)(int)a * (int)b - (long long)c)",
+        ("u32", "u32", "u64"),
+        6,
+    )
     for shift in (1, 5, 31):
         yield cpp(family, f"lea_{shift}", f"(a << {shift}) + b ;; b - (a << {shift})", UU, 2)
-        yield cpp(family, f"lea_hi_{shift}", f"(a << {shift}) + b ;; ((u64)(long long)(int)a << {shift}) + b ;; "
-                  f"b - (a << {shift}) ;; b + ((u64)(u32)a << {shift})", LL, 8)
+        yield cpp(
+            family,
+            f"lea_hi_{shift}",
+            f"(a << {shift}) + b ;; ((u64)(long long)(int)a << {shift}) + b ;; "
+            f"b - (a << {shift}) ;; b + ((u64)(u32)a << {shift})",
+            LL,
+            8,
+        )
         yield cpp(family, f"lea_sx_{shift}", f"((u64)(long long)(int)a << {shift}) + b", ("u32", "u64"), 2)
     yield cpp(family, "abs_neg", "abs((int)a) ;; -(int)a ;; ~a", U, 3)
     yield cpp(family, "abs_64", "llabs((long long)a) ;; -(long long)a ;; ~a", L, 6)
@@ -72,14 +83,15 @@ def _division() -> Iterator[Case]:
 def _logic() -> Iterator[Case]:
     family = "logic"
     every = " ".join(
-        f"asm volatile(\"lop3.b32 %0, %1, %2, %3, {table:#x};\" : \"=r\"(r) : \"r\"(a), \"r\"(b), \"r\"(c)); x ^= r; "
+        f'asm volatile("lop3.b32 %0, %1, %2, %3, {table:#x};" : "=r"(r) : "r"(a), "r"(b), "r"(c)); x ^= r; '
         f"x = (x << 1 | x >> 31) * 0x9E3779B1u;" + (" put(x);" if table % 16 == 15 else "")
         for table in range(256)
     )
     yield Case("lop3_all", family, UUU, f"u32 r, x = 0; {every}", 16)
     tests = " ".join(
-        f"asm volatile(\"{{.reg .pred p; .reg .u32 t; lop3.b32 t, %1, %2, %3, {table:#x}; setp.ne.u32 p, t, 0; "
-        "selp.u32 %0, 1, 0, p;}\" : \"=r\"(r) : \"r\"(a), \"r\"(b), \"r\"(c)); put(r);" for table in (0x80, 0x96, 0xE8, 0x1)
+        f'asm volatile("{{.reg .pred p; .reg .u32 t; lop3.b32 t, %1, %2, %3, {table:#x}; setp.ne.u32 p, t, 0; '
+        'selp.u32 %0, 1, 0, p;}" : "=r"(r) : "r"(a), "r"(b), "r"(c)); put(r);'
+        for table in (0x80, 0x96, 0xE8, 0x1)
     )
     yield Case("lop3_test", family, UUU, f"u32 r; {tests}", 4)
     for mode in ("", ".f4e", ".b4e", ".rc8", ".ecl", ".ecr", ".rc16"):
@@ -87,7 +99,7 @@ def _logic() -> Iterator[Case]:
     fixed = " ;; ".join(f"__byte_perm(a, b, {s:#x})" for s in (0x3210, 0x7654, 0x0123, 0x4040, 0x5140, 0x7362))
     yield cpp(family, "prmt_fixed", fixed, UU, 6)
     signs = " ".join(
-        f"asm volatile(\"prmt.b32 %0, %1, %2, {s:#x};\" : \"=r\"(r) : \"r\"(a), \"r\"(b)); put(r);"
+        f'asm volatile("prmt.b32 %0, %1, %2, {s:#x};" : "=r"(r) : "r"(a), "r"(b)); put(r);'
         for s in (0xBA98, 0xFEDC, 0x8F7C, 0xB3C4)
     )
     yield Case("prmt_signs", family, UU, f"u32 r; {signs}", 4)
@@ -96,7 +108,9 @@ def _logic() -> Iterator[Case]:
     for kind in ("u32", "s32", "u64", "s64"):
         wide = kind.endswith("64")
         for mode in ("", ".shiftamt"):
-            yield ptx(family, f"bfind{mode.replace('.', '_')}_{kind}", f"bfind{mode}.{kind} %0, %1;", "u32", L if wide else U)
+            yield ptx(
+                family, f"bfind{mode.replace('.', '_')}_{kind}", f"bfind{mode}.{kind} %0, %1;", "u32", L if wide else U
+            )
     yield cpp(family, "select", "a > c ? a : b ;; (int)a < (int)c ? b : a", UUU, 2)
     yield ptx(family, "slct", "slct.u32.s32 %0, %1, %2, %3;", "u32", UUU)
     yield ptx(family, "slct_64", "slct.u64.s32 %0, %1, %2, %3;", "u64", ("u64", "u64", "u32"))
@@ -111,8 +125,13 @@ def _shifts() -> Iterator[Case]:
             yield ptx(family, f"{op}_{kind}", f"{op}.{kind} %0, %1, %2;", f"u{bits}", (f"u{bits}", "count"))
     for direction in ("l", "r"):
         for mode in ("clamp", "wrap"):
-            yield ptx(family, f"shf_{direction}_{mode}", f"shf.{direction}.{mode}.b32 %0, %1, %2, %3;", "u32",
-                      ("u32", "u32", "count"))
+            yield ptx(
+                family,
+                f"shf_{direction}_{mode}",
+                f"shf.{direction}.{mode}.b32 %0, %1, %2, %3;",
+                "u32",
+                ("u32", "u32", "count"),
+            )
     constant = " ;; ".join(f"__funnelshift_{d}(a, b, {k})" for d in ("l", "r", "lc", "rc") for k in (0, 1, 31, 32, 40))
     yield cpp(family, "shf_constant", constant, UU, 20)
     steps = " ;; ".join(f"(a << {k}) ;; (a >> {k}) ;; ((long long)a >> {k})" for k in (1, 31, 32, 33, 63))
@@ -122,8 +141,8 @@ def _shifts() -> Iterator[Case]:
         yield ptx(family, f"bfe_{kind}", f"bfe.{kind} %0, %1, %2, %3;", table, (table, "count", "count"))
     for bits in (32, 64):
         body = (
-            f"u{bits} r; asm volatile(\"bfi.b{bits} %0, %1, %2, %3, %4;\" : \"={'rl'[bits // 64]}\"(r) : "
-            f"\"{'rl'[bits // 64]}\"(a), \"{'rl'[bits // 64]}\"(~a * 3), \"r\"(b), \"r\"(c)); put(r);"
+            f'u{bits} r; asm volatile("bfi.b{bits} %0, %1, %2, %3, %4;" : "={"rl"[bits // 64]}"(r) : '
+            f'"{"rl"[bits // 64]}"(a), "{"rl"[bits // 64]}"(~a * 3), "r"(b), "r"(c)); put(r);'
         )
         yield Case(f"bfi_b{bits}", family, (f"u{bits}", "count", "count"), body, bits // 32)
     for mode in ("clamp", "wrap"):
@@ -141,15 +160,18 @@ def compare(
     """Statements that put one word: bit 2k the k-th comparison's predicate, bit 2k+1 the second (``single``: none)."""
     text = []
     for place, name in enumerate(names):
-        other = f"setp.ne.u32 s, %3, 0; {operator}.{name}.{join}.{kind} p|q, %1, %2, s;" if join else (
-            f"{operator}.{name}.{kind} p|q, %1, %2;")
+        other = (
+            f"setp.ne.u32 s, %3, 0; {operator}.{name}.{join}.{kind} p|q, %1, %2, s;"
+            if join
+            else (f"{operator}.{name}.{kind} p|q, %1, %2;")
+        )
         if single:
             other = f"{operator}.{name}.{kind} p, %1, %2; setp.ne.u32 q, 0, 0;"
-        third = ", \"r\"(c)" if join else ""
+        third = ', "r"(c)' if join else ""
         text.append(
-            f"asm volatile(\"{{.reg .pred p, q, s; .reg .u32 t, w; {other} selp.u32 t, {1 << (2 * place)}, 0, p; "
-            f"selp.u32 w, {1 << (2 * place + 1)}, 0, q; or.b32 %0, t, w;}}\" : \"=r\"(r) : \"{constraint}\"(a), "
-            f"\"{constraint}\"(b){third}); x |= r;"
+            f'asm volatile("{{.reg .pred p, q, s; .reg .u32 t, w; {other} selp.u32 t, {1 << (2 * place)}, 0, p; '
+            f'selp.u32 w, {1 << (2 * place + 1)}, 0, q; or.b32 %0, t, w;}}" : "=r"(r) : "{constraint}"(a), '
+            f'"{constraint}"(b){third}); x |= r;'
         )
     return f"u32 r, x = 0; {' '.join(text)} put(x);"
 
@@ -168,24 +190,29 @@ def _compare() -> Iterator[Case]:
     yield ptx(family, "set_u32", "set.gt.u32.u32 %0, %1, %2;", "u32", UU)
     yield ptx(family, "set_f32_s32", "set.le.f32.s32 %0, %1, %2;", "f32", UU)
     sets = " ".join(
-        f"asm volatile(\"{{.reg .pred p, q, s, t; setp.gt.u32 p, %1, 5; setp.lt.s32 q, %1, %2; setp.ne.u32 s, %2, 0; "
-        f"{op} selp.u32 %0, 1, 0, t;}}\" : \"=r\"(r) : \"r\"(a), \"r\"(b)); put(r);"
+        f'asm volatile("{{.reg .pred p, q, s, t; setp.gt.u32 p, %1, 5; setp.lt.s32 q, %1, %2; setp.ne.u32 s, %2, 0; '
+        f'{op} selp.u32 %0, 1, 0, t;}}" : "=r"(r) : "r"(a), "r"(b)); put(r);'
         for op in (
-            "and.pred t, p, q; xor.pred t, t, s;", "or.pred t, p, q; not.pred s, s; and.pred t, t, s;",
+            "and.pred t, p, q; xor.pred t, t, s;",
+            "or.pred t, p, q; not.pred s, s; and.pred t, t, s;",
             "xor.pred t, p, q; or.pred t, t, s; not.pred t, t;",
         )
     )
     yield Case("predicates", family, UU, f"u32 r; {sets}", 3)
 
 
+_TWO_OPERANDS = """
+vadd2 vsub2 vaddss2 vaddus2 vsubss2 vsubus2 vabsdiffs2 vabsdiffu2 vavgs2 vavgu2 vmaxs2 vmaxu2 vmins2 vminu2
+vsads2 vsadu2 vcmpeq2 vcmpgts2 vcmpleu2 vseteq2 vsetgtu2 vhaddu2 vadd4 vsub4 vaddss4 vaddus4 vsubss4 vsubus4
+vabsdiffs4 vabsdiffu4 vavgs4 vavgu4 vmaxs4 vmaxu4 vmins4 vminu4 vsads4 vsadu4 vcmpeq4 vcmpgts4 vcmpgtu4
+vhaddu4
+"""
+
+
 def _packed() -> Iterator[Case]:
     family = "packed"
-    two = (
-        "vadd2 vsub2 vaddss2 vaddus2 vsubss2 vsubus2 vabsdiffs2 vabsdiffu2 vavgs2 vavgu2 vmaxs2 vmaxu2 vmins2 vminu2 "
-        "vsads2 vsadu2 vcmpeq2 vcmpgts2 vcmpleu2 vseteq2 vsetgtu2 vhaddu2 vadd4 vsub4 vaddss4 vaddus4 vsubss4 vsubus4 "
-        "vabsdiffs4 vabsdiffu4 vavgs4 vavgu4 vmaxs4 vmaxu4 vmins4 vminu4 vsads4 vsadu4 vcmpeq4 vcmpgts4 vcmpgtu4 vhaddu4"
-    ).split()
-    yield from (cpp(family, name, f"__{name}(a, b)", UU) for name in two)
+    for name in _TWO_OPERANDS.split():
+        yield cpp(family, name, f"__{name}(a, b)", UU)
     for name in ("vabs2", "vabsss2", "vneg2", "vnegss2", "vabs4", "vabsss4", "vneg4", "vnegss4"):
         yield cpp(family, name, f"__{name}(a)", U)
     for kind, c_type in (("s32", "int"), ("u32", "u32"), ("s16x2", "u32"), ("u16x2", "u32")):

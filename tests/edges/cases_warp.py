@@ -1,4 +1,4 @@
-"""What lanes do together, and with memory: exchange, votes, reductions, matrix products, atomics; and uniform registers."""
+"""What lanes do together and with memory: exchange, votes, reductions, matrix products, atomics; uniform registers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tests.edges.case import Case
-from tests.edges.operands import COUNTS, SPECIAL, WORDS, Array, edge_values, pairs
+from tests.edges.operands import COUNTS, SPECIAL, WORDS, Array
 
 WARPS = 64  # of a matrix case
 
@@ -55,24 +55,36 @@ SPECIAL["vote"] = _vote_inputs
 
 def _exchange() -> Iterator[Case]:
     for mode in ("idx", "up", "down", "bfly"):
-        body = "u32 d, p; " + _asm(
-            f"{{.reg .pred q; shfl.sync.{mode}.b32 %0|q, %2, %3, %4, -1; selp.u32 %1, 1, 0, q;}}",
-            '"=r"(d), "=r"(p)', '"r"(a), "r"(b), "r"(c)') + "put(d); put(p);"
+        body = (
+            "u32 d, p; "
+            + _asm(
+                f"{{.reg .pred q; shfl.sync.{mode}.b32 %0|q, %2, %3, %4, -1; selp.u32 %1, 1, 0, q;}}",
+                '"=r"(d), "=r"(p)',
+                '"r"(a), "r"(b), "r"(c)',
+            )
+            + "put(d); put(p);"
+        )
         yield Case(f"shfl_{mode}", "warp", ("shuffle",), body, 2, ("u32", "u32", "u32"))
     masked = "u32 m = __ballot_sync(~0u, b); put(m); if (b) {{ {} }}"
-    vote = " ".join((
-        "put(__any_sync(m, a & 1)); put(__all_sync(m, a & 1)); put(__uni_sync(m, a & 1)); put(__ballot_sync(m, a & 1));",
-        "put(__activemask());",
-    ))
+    vote = " ".join(
+        (
+            "put(__any_sync(m, a & 1)); put(__all_sync(m, a & 1)); put(__uni_sync(m, a & 1));",
+            "put(__ballot_sync(m, a & 1)); put(__activemask());",
+        )
+    )
     yield Case("vote", "warp", ("vote",), masked.format(vote), 6, ("u32", "u32"))
-    match = "int p, q; put(__match_any_sync(m, a)); put(__match_all_sync(m, a, &p)); put(p); " \
+    match = (
+        "int p, q; put(__match_any_sync(m, a)); put(__match_all_sync(m, a, &p)); put(p); "
         "put(__match_any_sync(m, (u64)a << 31 | a)); put(__match_all_sync(m, (u64)a << 32, &q)); put(q);"
+    )
     yield Case("match", "warp", ("vote",), masked.format(match), 7, ("u32", "u32"))
     for kind, ops in (("u32", ("add", "min", "max")), ("s32", ("add", "min", "max")), ("b32", ("and", "or", "xor"))):
         for op in ops:
             body = "u32 r; " + _asm(f"redux.sync.{op}.{kind} %0, %1, %2;", '"=r"(r)', '"r"(a), "r"(m)') + "put(r);"
             yield Case(f"redux_{op}_{kind}", "warp", ("vote",), masked.format(body), 2, ("u32", "u32"))
-    body = "u32 d, p; " + _asm("{.reg .pred q; elect.sync %0|q, %2; selp.u32 %1, 1, 0, q;}", '"=r"(d), "=r"(p)', '"r"(m)')
+    body = "u32 d, p; " + _asm(
+        "{.reg .pred q; elect.sync %0|q, %2; selp.u32 %1, 1, 0, q;}", '"=r"(d), "=r"(p)', '"r"(m)'
+    )
     yield Case("elect", "warp", ("vote",), masked.format(body + "put(d); put(p);"), 3, ("u32", "u32"))
 
 
@@ -105,7 +117,9 @@ def matrix_values(kind: str, count: int, seed: int, role: str) -> Array:
             row[:] = 2.0 ** generator.integers(-spread // 2, spread // 2 + 1, count)
             row *= generator.choice([-1, 1], count)
         elif sort == 3:  # mostly small, few large
-            row *= np.where(generator.random(count) < 0.06, 2.0 ** (spread - 3), 2.0 ** generator.integers(-9, -3, count))
+            row *= np.where(
+                generator.random(count) < 0.06, 2.0 ** (spread - 3), 2.0 ** generator.integers(-9, -3, count)
+            )
         elif sort == 4:
             row *= 2.0 ** (least + 5.0) if role != "b" else 1.0
         elif sort == 5:
@@ -149,7 +163,9 @@ def _integer_matrix(name: str, sizes: tuple[int, int, int]) -> Case:
         for role, words in zip("abc", sizes, strict=True):
             bits = generator.integers(0, 2**32, (WARPS, 32 * words), np.uint32)
             if role == "c":
-                bits[::2] = generator.choice(np.array([0x7FFFFFFF, 0x80000000, 0x7FFFFF00, 0], np.uint32), bits[::2].shape)
+                bits[::2] = generator.choice(
+                    np.array([0x7FFFFFFF, 0x80000000, 0x7FFFFF00, 0], np.uint32), bits[::2].shape
+                )
             else:
                 bits[::3] = generator.choice(np.array([0x80808080, 0x7F7F7F7F, 0xFFFFFFFF], np.uint32), bits[::3].shape)
             parts.append(bits.reshape(-1))
@@ -189,7 +205,7 @@ def _mma_text(name: str) -> str:
 
 
 def _matrix_case(name: str, sizes: tuple[int, int, int], word: str, text: str) -> Case:
-    words_a, words_b, words_c = sizes
+    words_c = sizes[2]
     letter = "d" if word == "u64" else "r"
     kind = "double" if word == "u64" else "u32"
     place = words_c
@@ -200,11 +216,17 @@ def _matrix_case(name: str, sizes: tuple[int, int, int], word: str, text: str) -
     result = "{" + ", ".join(f"%{k}" for k in range(words_c)) + "}"
     outs = ", ".join(f'"={letter}"(r{k})' for k in range(words_c))
     ins = ", ".join(
-        f'"{letter}"(p{role}[i * {words} + {k}])' for role, words in zip("abc", sizes, strict=True) for k in range(words)
+        f'"{letter}"(p{role}[i * {words} + {k}])'
+        for role, words in zip("abc", sizes, strict=True)
+        for k in range(words)
     )
-    body = f"{kind} {', '.join(f'r{k}' for k in range(words_c))}; " + _asm(f"{text} {result}, {', '.join(groups)};", outs, ins)
+    body = f"{kind} {', '.join(f'r{k}' for k in range(words_c))}; " + _asm(
+        f"{text} {result}, {', '.join(groups)};", outs, ins
+    )
     body += " ".join(f"put(r{k});" for k in range(words_c))
-    return Case(name, "matrix", (name,), body, words_c * (2 if word == "u64" else 1), (kind,) * 3, grid=(WARPS // 4, 128))
+    return Case(
+        name, "matrix", (name,), body, words_c * (2 if word == "u64" else 1), (kind,) * 3, grid=(WARPS // 4, 128)
+    )
 
 
 def _matrices() -> Iterator[Case]:
@@ -220,13 +242,20 @@ def _matrices() -> Iterator[Case]:
 # -- atomics -----------------------------------------------------------------------------------------------------------
 def _atomics() -> Iterator[Case]:
     """Each thread its own element: it starts as a, and b is applied to it."""
-    floats = (("add.f32", "f32"), ("add.f64", "f64"), ("add.noftz.f16", "f16"), ("add.noftz.bf16", "bf16"),
-              ("add.noftz.f16x2", "f16x2"), ("add.noftz.bf16x2", "bf16x2"))
+    floats = (
+        ("add.f32", "f32"),
+        ("add.f64", "f64"),
+        ("add.noftz.f16", "f16"),
+        ("add.noftz.bf16", "bf16"),
+        ("add.noftz.f16x2", "f16x2"),
+        ("add.noftz.bf16x2", "bf16x2"),
+    )
     integers = (
         *((f"{op}.{kind}", kind) for op in ("add", "min", "max") for kind in ("u32", "u64")),
         *((f"{op}.s{bits}", f"u{bits}") for op in ("min", "max") for bits in (32, 64)),
         *((f"{op}.b{bits}", f"u{bits}") for op in ("and", "or", "xor", "exch") for bits in (32, 64)),
-        ("inc.u32", "u32"), ("dec.u32", "u32"),
+        ("inc.u32", "u32"),
+        ("dec.u32", "u32"),
     )
     letters = {"f32": "f", "f64": "d", "f16": "h", "bf16": "h", "u64": "l"}
     c_types = {"f32": "float", "f64": "double", "f16": "u16", "bf16": "u16", "u64": "u64"}
@@ -265,11 +294,12 @@ def _atomics() -> Iterator[Case]:
         for op in ("min", "max", "add"):
             body = (
                 f"u32 *at = out + 2 * i; at[0] = a; at[1] = b; __syncwarp(); "
-                f'asm volatile("red.global.v2.{kind}x2.{op}.noftz [%0], {{%1, %2}};" :: "l"(at), "r"(b), "r"(a) : "memory");'
-            ).replace(f".v2.{kind}x2.{op}.noftz", f".{op}.noftz.v2.{kind}x2")
+                f'asm volatile("red.global.{op}.noftz.v2.{kind}x2 [%0], {{%1, %2}};" :: "l"(at), "r"(b), "r"(a) '
+                ': "memory");'
+            )
             yield Case(f"red_v2_{op}_{kind}x2", "atomic", (f"{kind}x2",) * 2, body, 2, ("u32", "u32"))
     body = (
-        'float *at = (float *)(out + 4 * i); at[0] = a; at[1] = b; at[2] = -a; at[3] = a; __syncwarp(); asm volatile('
+        "float *at = (float *)(out + 4 * i); at[0] = a; at[1] = b; at[2] = -a; at[3] = a; __syncwarp(); asm volatile("
         '"red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" :: "l"(at), "f"(b), "f"(a), "f"(b), "f"(a) : "memory");'
     )
     yield Case("red_v4_f32", "atomic", ("f32", "f32"), body, 4, ("float", "float"))
@@ -279,7 +309,8 @@ def _atomics() -> Iterator[Case]:
 def _uniform() -> Iterator[Case]:
     """Operands from constant memory at the block's number, so that the compiler computes in uniform registers."""
     both = {
-        "u_add": "a + b ;; a - b ;; -a", "u_mul": "a * b + 7u ;; __umulhi(a, b) ;; a * 12345u - b",
+        "u_add": "a + b ;; a - b ;; -a",
+        "u_mul": "a * b + 7u ;; __umulhi(a, b) ;; a * 12345u - b",
         "u_shift": "a << (b & 31) ;; a >> (b & 31) ;; (int)a >> (b & 31) ;; __funnelshift_l(a, b, 7)",
         "u_shift_clamp": "b > 31u ? 0u : a << b ;; b > 31u ? 0u : a >> b ;; (int)a >> min(b, 31u)",
         "u_logic": "(a & b) | ~a ;; a ^ b ;; __byte_perm(a, b, 0x5140)",
