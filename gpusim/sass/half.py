@@ -122,7 +122,11 @@ def _reader(
 
 
 def _finisher(form: Form, kind: str) -> Callable[[Array], Array]:
-    """What turns one exact (or rounded to odd) result into 16 bits: .SAT, .RELU, the rounding, .FTZ."""
+    """What turns one exact (or rounded to odd) result into 16 bits: .SAT, .RELU, the rounding, .FTZ.
+
+    Under .FTZ a result is also 0 if it is the smallest normal number only because a subnormal one has fewer bits
+    (HMUL2 and HFMA2 on an H200, as FMUL: tests/data/h200_edges.npz.xz).
+    """
     saturate, relu = form.flag("SAT"), form.flag("RELU")
     flush = "FTZ" in form.instruction.modifiers
 
@@ -134,7 +138,13 @@ def _finisher(form: Form, kind: str) -> Callable[[Array], Array]:
         bits = to_half_bits(value, kind)
         if flush:
             exponent = u32(0x7F80 if kind == "bf16" else 0x7C00)
-            bits = np.where(bits & exponent, bits, bits & u32(0x8000))
+            normal = (bits & exponent) != 0
+            least = u32(1 << 7 if kind == "bf16" else 1 << 10)
+            at_least = (bits & u32(0x7FFF)) == least
+            if at_least.any():
+                enlarged = to_half_bits(np.where(at_least, value, 0.0) * 2.0**8, kind)
+                normal &= ~at_least | ((enlarged & u32(0x7FFF)) >= least * u32(9))
+            bits = np.where(normal, bits, bits & u32(0x8000))
         return bits
 
     return finish
