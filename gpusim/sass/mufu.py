@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusim.sass.mufu_sine import cosine, sine
 from gpusim.sass.numeric import Array, f32, f64, flush, i32, i64, u32
 
 MANTISSAS = 1 << 23
@@ -150,4 +151,6 @@ EXACT: dict[str, Callable[[Array], Array]] = {
     "SQRT": root,
     "EX2": power_of_two,
     "LG2": logarithm,
+    "SIN": sine,
+    "COS": cosine,
 }
