@@ -61,8 +61,8 @@ def _binary32(form: Form, operation: Any) -> Semantics:
 def _flush_tiny(product: Array, a: Array, b: Array, mode: str) -> Array:
     """Zeros for products that are the smallest normal number only because a subnormal one has fewer bits.
 
-    FMUL.FTZ on an H200 decides after rounding to 24 bits as if there were no smallest exponent, unlike FFMA.FTZ
-    (tests/data/h200_edges.npz.xz).
+    FMUL.FTZ on an H200 decides after rounding to 24 bits as if there were no smallest exponent
+    (tests/data/h200_edges.npz.xz; no record shows FFMA.FTZ in such a case).
     """
     least = np.abs(product) == SMALLEST_NORMAL32
     if not least.any():

@@ -140,7 +140,7 @@ def high_reciprocal_root(word: Array) -> Array:
     single, exponent = _high_parts(word)
     sign, odd = word & u32(0x80000000), exponent & 1
     size = reciprocal_root((single.view(u32) + (odd.astype(u32) << u32(23))).view(f32))
-    result = _high_result(size, -((exponent - odd) >> 1), u32(0), word)
+    result = _high_result(size, -((exponent - odd) >> 1), sign & u32(0), word)
     result = np.where(word == u32(0x7FF00000), u32(0), np.where(sign != 0, u32(0x7FFFFFFF), result))
     return np.where(exponent == -1023, sign | u32(0x7FF00000), result)
 
