@@ -16,6 +16,7 @@ import datetime
 import gzip
 import io
 import json
+import lzma
 import os
 import re
 import subprocess
@@ -24,6 +25,8 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 _SASS = "smsp__sass_"
 _WAVES = f"{_SASS}l1tex_data_pipe_lsu_wavefronts_mem_shared_op_"
@@ -165,10 +168,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--no-source", action="store_true", help="totals only")
     parser.add_argument("--launch-only", action="store_true", help="launch__ metrics only")
     parser.add_argument("--results-only", action="store_true", help="digests of the results, no counters")
+    parser.add_argument("--values", action="store_true", help="the results themselves (OUT.npz.xz), no counters")
     parser.add_argument("--keep-page", type=Path, help="also keep ncu's source page as it is (gzip)")
     options = parser.parse_args(arguments)
     replay = [sys.executable, str(Path(__file__).with_name("replay.py")), str(options.plan)]
     plan = json.loads(options.plan.read_text())
+    if options.values:
+        record_values(options, plan, replay)
+        return 0
     with tempfile.TemporaryDirectory() as scratch:
         results = Path(scratch) / "results.json"
         run([*replay, "--results", str(results)])
@@ -211,19 +218,69 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def write_recording(
-    options: argparse.Namespace, plan: dict[str, Any], recorded: list[dict[str, Any]], command: str
-) -> None:
-    """Write plan, cubins and answers, with where they come from, and rename into place."""
+def record_values(options: argparse.Namespace, plan: dict[str, Any], replay: list[str]) -> None:
+    """Keep the buffers' contents: an npz (compressed by xz) of ``<launch> <buffer>``, ``cubin <name>`` and ``header``.
+
+    A part of the plan that fails or takes more than a minute is halved, down to single launches, which ``header`` then
+    lists under ``failed`` with their error; the rest is not lost.
+    """
+    arrays: dict[str, Any] = {}
+    failed: dict[str, str] = {}
+
+    def replay_part(first: int, count: int) -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            values = Path(scratch) / "values.npz"
+            command = [*replay, "--values", str(values), "--first", str(first), "--count", str(count)]
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+                error = done.stderr.strip()[-500:] if done.returncode else ""
+            except subprocess.TimeoutExpired:
+                error = "more than a minute"
+            if not error:
+                with np.load(values) as found:
+                    arrays.update(found.items())
+                return
+        if count == 1:
+            failed[plan["launches"][first]["id"]] = error
+            return
+        replay_part(first, count // 2)
+        replay_part(first + count // 2, count - count // 2)
+
+    names = [launch["cubin"] for launch in plan["launches"]]
+    start = 0
+    for number in range(1, len(names) + 1):
+        if number == len(names) or names[number] != names[start]:
+            replay_part(start, number - start)
+            start = number
+    header = {**header_of("replay only"), "failed": failed, "plan": plan}
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    for name, path in plan["cubins"].items():
+        arrays[f"cubin {name}"] = np.frombuffer((options.plan.parent / path).read_bytes(), np.uint8)
+    packed = io.BytesIO()
+    np.savez(packed, **arrays)
+    temporary = f"{options.out}.part"
+    Path(temporary).write_bytes(lzma.compress(packed.getvalue()))
+    os.replace(temporary, options.out)
+
+
+def header_of(command: str) -> dict[str, str]:
+    """Where a recording comes from."""
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     device, driver = run(query).splitlines()[0].split(", ")
-    header = {
+    return {
         "device": device,
         "driver": driver,
         "ncu": run(["ncu", "--version"]).strip().splitlines()[-1],
         "date": datetime.date.today().isoformat(),
         "command": command,
     }
+
+
+def write_recording(
+    options: argparse.Namespace, plan: dict[str, Any], recorded: list[dict[str, Any]], command: str
+) -> None:
+    """Write plan, cubins and answers, with where they come from, and rename into place."""
+    header = header_of(command)
     for name, path in plan["cubins"].items():
         plan["cubins"][name] = base64.b64encode((options.plan.parent / path).read_bytes()).decode()
     temporary = f"{options.out}.part"

@@ -5,9 +5,9 @@ is a JSON file: ``{"cubins": {name: path}, "launches": [...]}``; paths are relat
 ``cubin``, ``kernel`` (mangled name), ``grid``, ``block``, ``shared`` and ``args``.  An argument is
 ``{"scalar": dtype, "value": x}``, ``{"buffer": name}`` with ``dtype`` and ``count`` or ``values`` and ``fill`` (zeros,
 nan, arange, constant with ``value``, random or permutation with ``seed``) at its first use within the launch's
-``group``.  Launches of one group share buffers.
+``group``, or an ``array`` of an npz ``file`` beside the plan.  Launches of one group share buffers.
 With ``--results`` a digest of every buffer after the group's last launch is written, so that a simulator's results can
-be compared bit by bit.
+be compared bit by bit; with ``--values`` the contents, except of buffers with ``"keep": false``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from typing import Any
 import numpy as np
 
 
-def make_buffer(spec: dict[str, Any]) -> np.ndarray[Any, Any]:
-    """The initial contents of a buffer that a plan describes."""
+def make_buffer(spec: dict[str, Any], folder: Path | None = None) -> np.ndarray[Any, Any]:
+    """The initial contents of a buffer that a plan (in ``folder``) describes."""
+    if "file" in spec and folder is not None:
+        with np.load(folder / spec["file"]) as arrays:
+            return np.asarray(arrays[spec["array"]])
     dtype = np.dtype(spec["dtype"])
     if "values" in spec:
         return np.array(spec["values"], dtype)
@@ -52,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("plan", type=Path)
     parser.add_argument("--results", type=Path)
-    parser.add_argument("--values", type=Path, help="also keep every buffer's contents (npz)")
+    parser.add_argument("--values", type=Path, help="also keep the buffers' contents (npz)")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=None)
     options = parser.parse_args(arguments)
@@ -80,7 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
                 args.append(np.dtype(spec["scalar"]).type(spec["value"]))
                 continue
             if spec["buffer"] not in buffers:
-                buffers[spec["buffer"]] = cupy.asarray(make_buffer(spec))
+                buffers[spec["buffer"]] = cupy.asarray(make_buffer(spec, folder))
             args.append(buffers[spec["buffer"]])
         shared = launch.get("shared", 0)
         if shared > 48 * 1024:
@@ -88,7 +91,10 @@ def main(arguments: list[str] | None = None) -> int:
         kernel(tuple(launch["grid"]), tuple(launch["block"]), tuple(args), shared_mem=shared)
         cupy.cuda.Device().synchronize()
         if options.values is not None:
-            values |= {f"{launch['id']} {key}": cupy.asnumpy(value) for key, value in buffers.items()}
+            unwanted = {spec["buffer"] for spec in launch["args"] if "buffer" in spec and not spec.get("keep", True)}
+            values |= {
+                f"{launch['id']} {key}": cupy.asnumpy(value) for key, value in buffers.items() if key not in unwanted
+            }
         if options.results is not None:
             results[launch["id"]] = {
                 key: hashlib.sha256(cupy.asnumpy(value).tobytes()).hexdigest()[:32] for key, value in buffers.items()

@@ -18,6 +18,7 @@ from gpusim.sass.numeric import (
     f64,
     flush,
     i32,
+    narrow_nan,
     round_f64_to_f32,
     saturate,
     u32,
@@ -29,6 +30,7 @@ from gpusim.sass.registry import opcode
 _INTEGERS = ("U8", "S8", "U16", "S16", "U32", "S32", "U64", "S64")
 _FLOATS = ("F16", "BF16", "F32", "F64")
 _MODES = ("RN", "RZ", "RM", "RP")
+_MANTISSAS = {"F32": 23, "F16": 10, "BF16": 7}
 _ROUNDINGS: dict[str, Any] = {"TRUNC": np.trunc, "FLOOR": np.floor, "CEIL": np.ceil, "RN": np.rint}
 _PARTS = {"B0": 0, "B1": 8, "B2": 16, "B3": 24, "H0": 0, "H1": 16, "H0_H0": 0, "H1_H1": 16}
 
@@ -50,7 +52,7 @@ def _take_float(form: Form, kind: str, ftz: bool) -> Callable[[Array], Array]:
 def _rounded(value: Array, kind: str, mode: str) -> Array:
     """float64 to the bits of the type (a word; 64 bits for F64)."""
     if kind == "F64":
-        return canonical64(value)
+        return canonical64(value, value)
     if kind == "F32":
         return canonical(round_f64_to_f32(value, mode))
     return to_half_bits(value, kind.lower(), mode)
@@ -128,6 +130,32 @@ def float_to_integer(form: Form) -> Semantics:
     return form.alu(compute)
 
 
+@opcode("F2IP")
+def pack_float_to_integer(form: Form) -> Semantics:
+    """d = b rounded to an integer and clamped to a byte; the forms that also pack a or c are refused. NaN becomes 0."""
+    rounding = _ROUNDINGS[form.choice("TRUNC", "FLOOR", "CEIL", "RN", default="RN")]
+    integer = form.choice("U8", "S8")
+    form.choice("F32")
+    form.choice("NTZ")
+    form.dest()
+    _take_nothing(form)
+    form.source("f32")
+    _take_nothing(form)
+
+    def compute(a: Array) -> Array:
+        value = a.astype(f64)
+        whole = f64_to_integer(rounding(value), 8, integer[0] == "S").astype(u32) & u32(0xFF)
+        return np.where(value != value, u32(0), whole)
+
+    return form.alu(compute)
+
+
+def _take_nothing(form: Form) -> None:
+    operand = form.take()
+    if not (isinstance(operand, Register) and operand.is_zero):
+        raise form.refuse("packing with another register")
+
+
 @opcode("FRND", "UFRND")
 def round_to_integral(form: Form) -> Semantics:
     """d = a rounded to an integral value of the same type."""
@@ -144,7 +172,10 @@ def round_to_integral(form: Form) -> Semantics:
 
 @opcode("F2F", "UF2F")
 def float_to_float(form: Form) -> Semantics:
-    """Conversion between precisions (destination type first in the text)."""
+    """Conversion between precisions (destination type first in the text).
+
+    A NaN keeps sign and payload to and from a double; between the narrower types it becomes 0x7fffffff or 0x7fff.
+    """
     ftz, sat = form.flag("FTZ"), form.flag("SAT")
     mode = form.choice(*_MODES, default="RN")
     kinds = [m for m in form.instruction.modifiers if m in _FLOATS]
@@ -161,12 +192,17 @@ def float_to_float(form: Form) -> Semantics:
     read = _take_float(form, origin, ftz and origin != "F64")
 
     def compute(a: Array) -> Array:
+        value = read(a)
         if target == "F32":
-            single = round_f64_to_f32(read(a), mode)
+            single = round_f64_to_f32(value, mode)
             if ftz:
                 single = flush(single)
-            return canonical(saturate(single) if sat else single)
-        return _rounded(read(a), target, mode)
+            bits = canonical(saturate(single) if sat else single)
+        else:
+            bits = _rounded(value, target, mode)
+        if origin == "F64" and not sat:
+            return np.where(value != value, narrow_nan(value, _MANTISSAS[target]), bits)
+        return bits
 
     return form.alu(compute)
 
@@ -201,7 +237,7 @@ def pack_floats(form: Form) -> Semantics:
 
 
 def _to_tf32(form: Form) -> Semantics:
-    """Ten mantissa bits are left, in the place of a single's."""
+    """Ten mantissa bits are left, in the place of a single's; NaN is 0x7fffe000."""
     form.without_effect("F32")
     form.choice("PACK_B")
     relu = form.flag("RELU")
@@ -214,7 +250,7 @@ def _to_tf32(form: Form) -> Semantics:
             a = np.where(a <= 0, f32(0), a)
         bits = a.view(u32)
         step = u32(0xFFF) + (bits >> u32(13) & u32(1)) if mode == "RN" else u32(0)
-        return np.where(a != a, u32(0x7FFFFFFF), (bits + step) & u32(0xFFFFE000))
+        return np.where(a != a, u32(0x7FFFE000), (bits + step) & u32(0xFFFFE000))
 
     return form.alu(compute)
 

@@ -11,6 +11,7 @@ from gpusim.sass.doubles import add64, fma64, mul64
 from gpusim.sass.form import Form, Semantics
 from gpusim.sass.numeric import (
     SIGN32,
+    SMALLEST_NORMAL32,
     Array,
     add32,
     canonical,
@@ -48,11 +49,27 @@ def _binary32(form: Form, operation: Any) -> Semantics:
         result = operation(a, b, mode)
         if ftz:
             result = flush(result)
+            if operation is mul32:
+                result = _flush_tiny(result, a, b, mode)
         if sat:
             result = saturate(result)
         return canonical(result)
 
     return form.alu(compute, monotone="always")
+
+
+def _flush_tiny(product: Array, a: Array, b: Array, mode: str) -> Array:
+    """Zeros for products that are the smallest normal number only because a subnormal one has fewer bits.
+
+    FMUL.FTZ on an H200 decides after rounding to 24 bits as if there were no smallest exponent
+    (tests/data/h200_edges.npz.xz; no record shows FFMA.FTZ in such a case).
+    """
+    least = np.abs(product) == SMALLEST_NORMAL32
+    if not least.any():
+        return product
+    enlarged = mul32(a * f32(2.0**64), b, mode)  # neither factor of such a product exceeds 1
+    tiny = least & (np.abs(enlarged) < SMALLEST_NORMAL32 * f32(2.0**64))
+    return np.where(tiny, np.copysign(f32(0), product), product)
 
 
 @opcode("FADD", "UFADD")
@@ -128,11 +145,28 @@ def _magnitude(operand: object) -> bool:
 
 
 def _double(form: Form, operands: int, operation: Callable[..., Array]) -> Semantics:
+    """Marks are applied here and not at the fetch, since a NaN passes without them (see canonical64)."""
     mode = _rounding(form)
     form.dest(2)
-    for _ in range(operands):
-        form.source("f64")
-    return form.alu(lambda *values: canonical64(operation(*values, mode)))
+    marks = [_marks(form, form.source("f64", bare=True)) for _ in range(operands)]
+
+    def compute(*values: Array) -> Array:
+        result = operation(*(mark(v) for mark, v in zip(marks, values, strict=True)), mode)
+        return canonical64(result, *values[1:], values[0])
+
+    return form.alu(compute)
+
+
+def _marks(form: Form, operand: object) -> Callable[[Array], Array]:
+    """What applies an operand's minus and magnitude marks."""
+    if not isinstance(operand, Register | Constant):
+        return lambda value: value
+    if operand.inverted:
+        raise form.refuse("a complemented number")
+    negated = operand.negated
+    if operand.absolute:
+        return (lambda value: -np.abs(value)) if negated else np.abs
+    return np.negative if negated else lambda value: value
 
 
 @opcode("DADD")

@@ -15,9 +15,22 @@ import numpy as np
 from gpusim.sass.doubles import fma64
 from gpusim.sass.form import Dest, Form, Semantics, Source
 from gpusim.sass.half import to_half_bits
-from gpusim.sass.numeric import Array, canonical, canonical64, f32, f64, i64, u32, u64, widen_bf16, widen_f16
+from gpusim.sass.numeric import (
+    Array,
+    canonical,
+    canonical64,
+    f32,
+    f64,
+    i64,
+    round_f64_to_f32,
+    u32,
+    u64,
+    widen_bf16,
+    widen_f16,
+)
 from gpusim.sass.operands import Register
 from gpusim.sass.registry import opcode
+from gpusim.sass.tensor import fused_product
 
 _SHAPE = re.compile(r"(8|16)x?8x?(4|8|16|32|64|128|256)$")
 _ROW, _GROUP = np.arange(32) // 4, np.arange(32) % 4
@@ -118,12 +131,12 @@ _FLOATS: dict[str, tuple[int, Callable[[Array], Array]]] = {
 def half_matrix_multiply(form: Form) -> Semantics:
     """d = a * b + c for matrices of half precision, bfloat16 or TF32, summed in single or half precision.
 
-    The order in which the hardware adds the products is not documented; here they are added in float64 and rounded
-    once. (A TF32 operand's 13 low bits are ignored.)
+    tensor.py has the rules of the sum. A NaN is 0x7fffffff or 0x7fff. (A TF32 operand's 13 low bits are ignored.)
     """
     m, k = _shape(form)
     single = form.choice("F32", "F16") == "F32"
-    each, split = _FLOATS[form.choice("BF16", "TF32", default="F16")]
+    kind = form.choice("BF16", "TF32", default="F16")
+    each, split = _FLOATS[kind]
     if m != 16 or k % (4 * each) or k > 8 * each:
         raise form.refuse("this matrix shape")
     words_c, each_c = (m // 4, 1) if single else (m // 8, 2)
@@ -139,10 +152,12 @@ def half_matrix_multiply(form: Form) -> Semantics:
         a = _fragment(lanes, values[:a_words], split, places_a)
         b = _fragment(lanes, values[a_words : a_words + b_words], split, places_b)
         c = _fragment(lanes, values[a_words + b_words :], accumulator, places_c)
-        parts = _spread(np.matmul(a, b) + c, places_c, words_c, each_c)
+        total = fused_product(a, b, c, kind, "F32" if single else "F16")
+        parts = _spread(total, places_c, words_c, each_c)
         if single:
-            return tuple(canonical(part.astype(f32)) for part in parts)
+            return tuple(canonical(round_f64_to_f32(part, "RZ")) for part in parts)
         bits = [to_half_bits(part, "f16") for part in parts]
+        bits = [np.where(part & u32(0x7FFF), part, u32(0)) for part in bits]  # a zero is +0
         return tuple(bits[n] | bits[n + 1] << u32(16) for n in range(0, len(bits), 2))
 
     return form.warp(compute)
@@ -227,7 +242,10 @@ def _integer_product(
 
 @opcode("DMMA")
 def double_matrix_multiply(form: Form) -> Semantics:
-    """d = a * b + c for matrices of doubles: a chain of fused multiply-adds along k (the hardware's order unknown)."""
+    """d = a * b + c for matrices of doubles: a chain of fused multiply-adds along k.
+
+    Equal to an H200's results, NaNs included (tests/data/h200_edges.npz.xz).
+    """
     m, k = _shape(form)
     count_c = m // 4
     _results(form, count_c, 2)
@@ -243,8 +261,9 @@ def double_matrix_multiply(form: Form) -> Semantics:
         b = _fragment(lanes, values[a_count : a_count + b_count], elements, places_b)
         total = _fragment(lanes, values[a_count + b_count :], elements, places_c)
         for step in range(k):
-            total = fma64(a[..., step : step + 1], b[:, :, step : step + 1, :], total)
-        return tuple(_spread(canonical64(total).view(u64), places_c, count_c, 1))
+            x, y = a[..., step : step + 1], b[:, :, step : step + 1, :]
+            total = canonical64(fma64(x, y, total), y, total, x).view(f64)
+        return tuple(_spread(total.view(u64), places_c, count_c, 1))
 
     return form.warp(compute)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusim.sass.mufu_sine import cosine, sine
 from gpusim.sass.numeric import Array, f32, f64, flush, i32, i64, u32
 
 MANTISSAS = 1 << 23
@@ -109,10 +110,47 @@ def _cut(x: Array) -> Array:
     return np.where(np.abs(nearest.astype(f64)) > np.abs(x), np.nextafter(nearest, f32(0)), nearest).astype(f64)
 
 
+def _high_parts(word: Array) -> tuple[Array, Array]:
+    """(1.mantissa as float32, exponent) of the double whose high word is given and whose low word is 0."""
+    single = ((word & u32(0xFFFFF)) << u32(3) | u32(0x3F800000)).view(f32)
+    return single, (word >> u32(20) & u32(0x7FF)).astype(i64) - 1023
+
+
+def _high_result(size: Array, exponent: Array, sign: Array, word: Array) -> Array:
+    """The high word of size * 2**exponent cut off after 20 mantissa bits; zero where that is subnormal."""
+    bits = size.view(u32)
+    place = (bits >> u32(23) & u32(255)).astype(i64) - 127 + exponent + 1023
+    whole = (np.clip(place, 0, 0x7FF).astype(u32) << u32(20)) | (bits >> u32(3) & u32(0xFFFFF))
+    result = np.where(place <= 0, u32(0), whole) | sign
+    nan = (word & u32(0x7FFFFFFF)) > u32(0x7FF00000)
+    return np.where(nan, u32(0x7FFFFFFF), result)
+
+
+def high_reciprocal(word: Array) -> Array:
+    """RCP64H: the float32 function of the mantissa, cut off. A subnormal operand counts as zero."""
+    single, exponent = _high_parts(word)
+    sign = word & u32(0x80000000)
+    result = _high_result(reciprocal(single), -exponent, sign, word)
+    result = np.where(exponent == -1023, sign | u32(0x7FF00000), result)
+    return np.where(word & u32(0x7FFFFFFF) == u32(0x7FF00000), sign, result)
+
+
+def high_reciprocal_root(word: Array) -> Array:
+    """RSQ64H: likewise."""
+    single, exponent = _high_parts(word)
+    sign, odd = word & u32(0x80000000), exponent & 1
+    size = reciprocal_root((single.view(u32) + (odd.astype(u32) << u32(23))).view(f32))
+    result = _high_result(size, -((exponent - odd) >> 1), sign & u32(0), word)
+    result = np.where(word == u32(0x7FF00000), u32(0), np.where(sign != 0, u32(0x7FFFFFFF), result))
+    return np.where(exponent == -1023, sign | u32(0x7FF00000), result)
+
+
 EXACT: dict[str, Callable[[Array], Array]] = {
     "RCP": reciprocal,
     "RSQ": reciprocal_root,
     "SQRT": root,
     "EX2": power_of_two,
     "LG2": logarithm,
+    "SIN": sine,
+    "COS": cosine,
 }

@@ -14,6 +14,7 @@ u64, i64, f64 = np.uint64, np.int64, np.float64
 Array = np.ndarray[Any, Any]
 
 SIGN32 = u32(0x80000000)
+QUIET64 = u64(1 << 51)
 CANONICAL_NAN = u32(0x7FFFFFFF)
 ONE64 = u64(1)
 MASK32 = u64(0xFFFFFFFF)
@@ -207,13 +208,33 @@ def choose_extreme(least: Array, a: Array, b: Array) -> Array:
     return np.where(least, minimum(a, b), maximum(a, b))
 
 
-def canonical64(result: Array) -> Array:
-    """Bits of a float64 result with every NaN made 0x7ff8000000000000 or as propagated by the hardware's rule."""
+def canonical64(result: Array, *operands: Array) -> Array:
+    """Bits of a float64 result: a NaN is the first of the operands that is one, made quiet, else 0xfff8000000000000.
+
+    ``operands`` in the hardware's order (second factor or addend, then the third operand, then the first), as they are
+    in the registers: minus and magnitude marks do not change the sign of a NaN.  Recorded on an H200
+    (tests/data/h200_edges.npz.xz).
+    """
     bits = result.view(u64)
     nan = result != result
     if nan.any():
-        bits = np.where(nan, u64(0xFFF8000000000000), bits)
+        made: Array = np.full((1, 1), 0xFFF8000000000000, u64)
+        for operand in reversed(operands):
+            made = np.where(operand != operand, operand.view(u64) | QUIET64, made)
+        bits = np.where(nan, made, bits)
     return bits
+
+
+def narrow_nan(value: Array, mantissa: int) -> Array:
+    """A float64 NaN as a narrower type with 23 (single), 10 (half) or 7 (bfloat16) mantissa bits, as words.
+
+    The sign and the payload's upper bits stay, and it is made quiet.  Recorded on an H200, as for canonical64.
+    """
+    bits = value.view(u64)
+    exponent = 0x7C00 if mantissa == 10 else 0xFF << mantissa
+    width = 32 if mantissa == 23 else 16
+    kept = (bits & u64((1 << 52) - 1)) >> u64(52 - mantissa) | (bits >> u64(63)) << u64(width - 1)
+    return kept.astype(u32) | u32(exponent | 1 << (mantissa - 1))
 
 
 def logic3(a: Array, b: Array, c: Array, table: int) -> Array:

@@ -11,7 +11,7 @@ import gpusim
 from gpusim.sass import mufu
 
 SAMPLES = Path(__file__).parents[1] / "data" / "h200_mufu_samples.npz"
-NAMES = {"RCP": "rcp", "RSQ": "rsq", "SQRT": "sqrt", "EX2": "ex2", "LG2": "lg2"}
+NAMES = {"RCP": "rcp", "RSQ": "rsq", "SQRT": "sqrt", "EX2": "ex2", "LG2": "lg2", "SIN": "sin", "COS": "cos"}
 PTX = {"RCP": "rcp", "RSQ": "rsqrt", "SQRT": "sqrt", "EX2": "ex2", "LG2": "lg2", "SIN": "sin", "COS": "cos"}
 
 
