@@ -56,7 +56,8 @@ class Flow:
         self.barriers: list[Array | None] = [None] * 17  # members by convergence barrier; None: never set
         self.status: Array = np.full((1, 1), RUNNING)
         self.place: Array = np.zeros((1, 1), i32)
-        self.order: Array = np.zeros((1, 1), i32)  # which ready group split off last
+        self.order: Array = np.zeros((1, 1), i32)  # of ready lanes: which group of the warp was put aside last
+        self.joinable: Array = np.zeros((1, 1), bool)  # of ready lanes: whether a group put aside next may join them
         self.splits = 0
         self.next_other = int(NOWHERE)  # lowest address at which other running lanes stand
         self.sync_points: dict[int, int] = {}
@@ -129,19 +130,13 @@ class Flow:
         chunk.set_active(chosen)
 
     def _promote(self, running: Array, ready: Array) -> Array:
-        """In warps with nobody running, the ready group that split off last runs."""
+        """In warps with nobody running, the ready group that was put aside last runs."""
         chunk = self.chunk
         waiting = ready & ~chunk.warp_any(running)
         if not waiting.any():
             return running
         stamps = np.where(waiting, self.order, i32(-1))
-        rows = stamps.shape[0]
-        latest = np.repeat(stamps.reshape(rows, -1, 32).max(axis=2), 32, axis=1)
-        chosen = waiting & (stamps == latest)
-        # ready lanes that stand at the same address go with them
-        place = np.where(chosen, self.place, i32(-1))
-        shared = np.repeat(place.reshape(place.shape[0], -1, 32).max(axis=2), 32, axis=1)
-        chosen = waiting & (self.place == shared)
+        chosen = waiting & (stamps == self._warp_max(stamps))
         self.status = np.where(chosen, RUNNING, self.status)
         return self.status == RUNNING
 
@@ -181,13 +176,32 @@ class Flow:
         divergent = chunk.warp_total(mixed)
         all_taken = chunk.warp_total(taken_warps) - divergent
         all_fallen = chunk.warp_total(fallen_warps) - divergent
-        if divergent:
-            self.splits += 1
-            waiting = np.where(self._fewer_taken(taken, fallen), fallen, taken)
-            self.status = np.where(waiting & mixed, READY, self.status)
-            self.order = np.where(mixed & active, i32(self.splits), self.order)
         self.place = np.where(taken, i32(target), np.where(fallen, i32(following), self.place))
+        if divergent:
+            waiting = np.where(self._fewer_taken(taken, fallen), fallen, taken) & mixed
+            self._put_aside(waiting, taken)
         return self.pick(), all_taken, all_fallen, divergent
+
+    def _put_aside(self, lanes: Array, joining: Array) -> None:
+        """Lanes (one group a warp) wait for their turn, before all that wait already.
+
+        In warps where they are among ``joining`` they become one with the group put aside before them, if that stands
+        at the same address and had jumped there, too.
+        """
+        self.splits += 1
+        ready = self.status == READY
+        latest = self._warp_max(np.where(ready, self.order, i32(-1)))
+        before = ready & (self.order == latest) & self.joinable
+        here = self._warp_max(np.where(lanes & joining, self.place, i32(-1)))
+        united = before & (self.place == here)
+        self.status = np.where(lanes, READY, self.status)
+        self.order = np.where(lanes | united, i32(self.splits), self.order)
+        self.joinable = np.where(lanes, joining, self.joinable)
+
+    @staticmethod
+    def _warp_max(values: Array) -> Array:
+        """The largest value of each warp, in all its lanes."""
+        return np.repeat(values.reshape(values.shape[0], -1, 32).max(axis=2), 32, axis=1)
 
     @staticmethod
     def _fewer_taken(taken: Array, fallen: Array) -> Array:
