@@ -37,7 +37,7 @@ UNDEFINED = {
 RACES = ("counter_race/",)  # what is lost depends on timing
 
 # What the model of divergence does not decide; a result of such a kernel says so itself.
-UNDECIDED = {"recursion", "recursion_twice", "short_circuit", "async_copy"}
+UNDECIDED = {"async_copy"}
 
 SPACES = {
     "tags": ("global", "generic"),

@@ -225,16 +225,16 @@ class Flow:
         if len(distinct) == 1:
             return self.go(int(distinct[0])), 0
         self._separate(address)
-        lowest = np.where(active, wide, NOWHERE).reshape(rows, -1, 32).min(axis=2)
-        lowest = np.repeat(lowest, 32, axis=1)
-        later = active & (wide != lowest)
-        self.splits += 1
-        self.status = np.where(later, READY, self.status)
-        # of the waiting groups the lowest address goes first
-        rank = np.searchsorted(distinct, wide).astype(i32)
-        self.order = np.where(active, i32(self.splits + len(distinct)) - rank, self.order)
-        self.splits += len(distinct)
+        places = [active & (wide == target) for target in distinct]
+        # fewest lanes first; of equal groups the one at the highest address
+        size = np.zeros(active.shape, i32)
+        for lanes in places:
+            size = np.where(lanes, np.repeat(lanes.reshape(rows, -1, 32).sum(axis=2, dtype=i32), 32, axis=1), size)
+        rank = size * i32(len(distinct)) - np.searchsorted(distinct, wide).astype(i32)
+        later = active & (rank != -self._warp_max(np.where(active, -rank, -NOWHERE)))
         self.place = np.where(active, wide, self.place)
+        for turn in sorted(set(rank[later].tolist()), reverse=True):
+            self._put_aside(later & (rank == turn), later)
         split = chunk.warp_total(chunk.warp_any(later))
         return self.pick(), split
 
@@ -290,11 +290,16 @@ class Flow:
             return self.go(following)
         self._separate(address)
         staying = arriving & members
-        self.place = np.where(active, i32(following), self.place)
+        waiting = staying | ((self.status == AT_SYNC) & (self.place == address))
+        complete = ~chunk.warp_any(members & ~waiting) & chunk.warp_any(active)
+        released = members & complete
+        # those that complete the barrier go on with its members, and so do lanes that are none
+        self.place = np.where(active | released, i32(following), self.place)
+        self.status = np.where(released, RUNNING, self.status)
+        staying = staying & ~complete
         self.place = np.where(staying, i32(address), self.place)
         self.status = np.where(staying, AT_SYNC, self.status)
         self.sync_points[address] = barrier
-        self._release_syncs()
         return self.pick()
 
     def leave(self, barrier: int, leaving: Array | None, address: int) -> int | None:
@@ -348,8 +353,8 @@ class Flow:
                 if not here.any():
                     del self.sync_points[address]
                     continue
-                missing = self._members(barrier) & ~here
-                self._resume(here & ~self.chunk.warp_any(missing), address + STEP)
+                members = self._members(barrier)
+                self._resume(here & members & ~self.chunk.warp_any(members & ~here), address + STEP)
         self._release_collectives()
         waiting = self.status == AT_WARPSYNC
         if waiting.any():
