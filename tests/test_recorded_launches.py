@@ -23,7 +23,9 @@ from gpusim import kernels
 from gpusim.runner.replay import make_buffer
 
 DATA = Path(__file__).parent / "data"
-RECORDINGS = ("h200_catalogue", "h200_control", "h200_groups")
+RECORDINGS = (
+    "h200_catalogue", "h200_control", "h200_groups", "h200_flow", "h200_flow_more", "h200_flow_barriers",
+)  # fmt: skip
 
 # The plain hardware counter of conflicts also sees arbitration between warps, a few events that change from run to run;
 # the instrumented counters repeat exactly.
@@ -36,8 +38,17 @@ UNDEFINED = {
 }  # fmt: skip
 RACES = ("counter_race/",)  # what is lost depends on timing
 
-# What the model of divergence does not decide; a result of such a kernel says so itself.
-UNDECIDED = {"async_copy"}
+# What the model of divergence does not decide; a result of such a launch says so itself.
+UNDECIDED = {
+    "async_copy", "and_or_nested", "call_switch", "loop_break", "loop_return", "loop_states", "or_and_loop",
+    "recurse_bits", "recurse_mutual", "switch_loop",
+}  # fmt: skip
+# Lanes that return from different depths of recursion together do so otherwise when the code is instrumented than when
+# the plain hardware counters are read; the first is what is modelled.
+PLAIN = "l1tex__t_requests_pipe_lsu_mem_global_op_"
+DEPTHS = {
+    "recursion", "recursion_twice", "recurse_one", "recurse_two", "recurse_tree", "recurse_bits", "recurse_loop",
+}  # fmt: skip
 
 SPACES = {
     "tags": ("global", "generic"),
@@ -116,7 +127,10 @@ def test_results_totals_and_instructions_equal_the_hardware(name, numbers):
                 args.append(buffers[spec["buffer"]])
         kernel = module(name, launch["cubin"])[launch["kernel"]]
         result = kernel.launch(launch["grid"], launch["block"], args, launch["shared"])
-        wrong += compare_launch(result, answer)
+        differences = compare_launch(result, answer)
+        if launch["kernel"] in DEPTHS and result.caveats:
+            differences = [text for text in differences if not text.startswith(PLAIN)]
+        wrong += differences
         if launch["id"] not in UNDEFINED and not launch["id"].startswith(RACES):
             for key, digest in answer["results"].items():
                 if hashlib.sha256(buffers[key].tobytes()).hexdigest()[:32] != digest:

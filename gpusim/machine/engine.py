@@ -14,7 +14,7 @@ from gpusim.machine.access import MemoryUnit
 from gpusim.machine.chunk import Chunk
 from gpusim.machine.codegen import BlockWriter
 from gpusim.machine.events import Access, Branch, Listener
-from gpusim.machine.flow import INDIRECT_CAVEAT, STEP, Flow
+from gpusim.machine.flow import STEP, Flow
 from gpusim.machine.memory import DeviceMemory
 from gpusim.sass.form import ControlOp, MemoryOp
 from gpusim.sass.operands import Predicate
@@ -345,10 +345,10 @@ class Engine:
         if chosen is not None:
             targets = np.where(chosen, targets, following)
         before = chunk.warp_count
-        result, split = self.flow.scatter(targets, address)
-        if split and op.kind == "indirect":
-            self.flow.caveats.add(INDIRECT_CAVEAT)
-        self._branch_event(block.last, op, before - split, 0, split)
+        result, split, more = self.flow.scatter(targets, address)
+        event = Branch(block.last, op.kind, before, before - split, 0, more)
+        for listener in self.listeners:
+            listener.branch(event)
         return result
 
     def _branch_event(self, index: int, op: ControlOp, taken: int, fallen: int, divergent: int) -> None:

@@ -24,16 +24,14 @@ u32, i32, i8 = np.uint32, np.int32, np.int8
 EXITED, RUNNING, READY, AT_SYNC, AT_BARRIER, AT_WARPSYNC = (i8(k) for k in range(6))
 NOWHERE = i32(1 << 30)
 RECURSION_CAVEAT = (
-    "executed counts are not certain here: lanes of a warp return from different depths of recursion together, and "
-    "where the hardware brings them together again differs (recorded: up to 70 % fewer instructions)"
+    "executed counts are not certain here: lanes of a warp return from different depths of recursion together (of 66 "
+    "recorded launches of recursive kernels 12 differ, by up to 25 % of the instructions; counters that the profiler "
+    "takes without instrumentation differ more often)"
 )
-INDIRECT_CAVEAT = (
-    "counts are not certain here: an indirect branch (a switch table) splits warps, and no recording confirms in which "
-    "order its targets run and how it is counted"
-)
-BREAK_CAVEAT = (
-    "counts of BSYNC may be off by a few: lanes leave a divergent region early (BREAK), and which of them wait "
-    "together was seen to differ (recorded: 5 in 1,247 instructions)"
+JOIN_CAVEAT = (
+    "counts are not certain here: lanes that wait for their turn stand where others of their warp wait already, and "
+    "when the two become one was seen to differ (BSYNC off by up to 3 in 1,716 instructions; loops that are entered "
+    "in the middle off by up to 37 %)"
 )
 STEP = 16
 
@@ -100,7 +98,9 @@ class Flow:
         if not running.any():
             if not (self.status != EXITED).any():
                 return None
-            raise self._deadlock()
+            running = self._unstick()
+            if not running.any():
+                raise self._deadlock()
         places = np.where(running, self.place, NOWHERE)
         address = int(places.min())
         chosen = places == address
@@ -140,6 +140,19 @@ class Flow:
         self.status = np.where(chosen, RUNNING, self.status)
         return self.status == RUNNING
 
+    def _unstick(self) -> Array:
+        """Warps whose lanes all wait at a BSYNC go on: lanes of different depths of recursion replaced each other's
+        barriers.  The hardware goes on, too; with which lanes first is not known.
+        """
+        waiting = self.status == AT_SYNC
+        stuck = waiting & ~self.chunk.warp_any((self.status != EXITED) & ~waiting)
+        if stuck.any():
+            self.caveats.add(RECURSION_CAVEAT)
+            chosen = stuck & (self.place == self._warp_max(np.where(stuck, self.place, i32(-1))))
+            self.place = np.where(chosen, self.place + i32(STEP), self.place)
+            self.status = np.where(chosen, RUNNING, self.status)
+        return self.status == RUNNING
+
     def _deadlock(self) -> ExecutionError:
         chunk = self.chunk
         shape = (chunk.blocks, chunk.threads)
@@ -163,11 +176,12 @@ class Flow:
         """
         chunk = self.chunk
         active = chunk.active_mask()
+        warps = chunk.warp_count  # of those that execute now, not of those that go() chooses
         if not taken.any():
-            return self.go(following), 0, chunk.warp_count, 0
+            return self.go(following), 0, warps, 0
         fallen = active & ~taken
         if not fallen.any():
-            return self.go(target), chunk.warp_count, 0, 0
+            return self.go(target), warps, 0, 0
         taken = shrink_rows(chunk.wide(taken))
         fallen = active & ~taken
         self._separate(address)
@@ -194,9 +208,20 @@ class Flow:
         before = ready & (self.order == latest) & self.joinable
         here = self._warp_max(np.where(lanes & joining, self.place, i32(-1)))
         united = before & (self.place == here)
+        self._note_doubt(lanes, united)
         self.status = np.where(lanes, READY, self.status)
         self.order = np.where(lanes | united, i32(self.splits), self.order)
         self.joinable = np.where(lanes, joining, self.joinable)
+
+    def _note_doubt(self, lanes: Array, united: Array) -> None:
+        """Add a caveat where ``lanes`` stand with others that wait and it is not sure whether they join them."""
+        here = self._warp_max(np.where(lanes, self.place, i32(-1)))
+        same = (self.status == READY) & ~lanes & (self.place == here)
+        if same.any():
+            running = (self.status == RUNNING) & ~lanes
+            alone = self._warp_count(self.chunk.wide(running)) == 1
+            if (same & (~united | alone)).any():
+                self.caveats.add(JOIN_CAVEAT)
 
     @staticmethod
     def _warp_max(values: Array) -> Array:
@@ -214,8 +239,11 @@ class Flow:
         ]
         return np.repeat(counts[0] < counts[1], 32, axis=1)
 
-    def scatter(self, targets: Array, address: int) -> tuple[int | None, int]:
-        """Each executing lane goes to its own address (indirect branch, return); returns (next, split warps)."""
+    def scatter(self, targets: Array, address: int) -> tuple[int | None, int, int]:
+        """Each executing lane goes to its own address (indirect branch, return).
+
+        Returns (next address, warps that split, groups that they split into besides the first).
+        """
         chunk = self.chunk
         active = chunk.active_mask()
         rows = max(targets.shape[0], active.shape[0])
@@ -223,20 +251,39 @@ class Flow:
         active = np.broadcast_to(active, wide.shape)
         distinct = np.unique(wide[active])
         if len(distinct) == 1:
-            return self.go(int(distinct[0])), 0
+            return self.go(int(distinct[0])), 0, 0
         self._separate(address)
-        places = [active & (wide == target) for target in distinct]
-        # fewest lanes first; of equal groups the one at the highest address
-        size = np.zeros(active.shape, i32)
-        for lanes in places:
-            size = np.where(lanes, np.repeat(lanes.reshape(rows, -1, 32).sum(axis=2, dtype=i32), 32, axis=1), size)
-        rank = size * i32(len(distinct)) - np.searchsorted(distinct, wide).astype(i32)
-        later = active & (rank != -self._warp_max(np.where(active, -rank, -NOWHERE)))
+        turn = self._turns(wide, active)
+        later = active & (turn > 0)
         self.place = np.where(active, wide, self.place)
-        for turn in sorted(set(rank[later].tolist()), reverse=True):
-            self._put_aside(later & (rank == turn), later)
+        for number in range(int(turn.max()), 0, -1):
+            self._put_aside(later & (turn == number), later)
         split = chunk.warp_total(chunk.warp_any(later))
-        return self.pick(), split
+        last = self._warp_max(turn).reshape(turn.shape[0], -1, 32)[:, :, 0]
+        return self.pick(), split, int(last.sum()) * (chunk.blocks // last.shape[0])
+
+    def _turns(self, targets: Array, active: Array) -> Array:
+        """In which order the groups of each warp go to their targets: 0 for the first.
+
+        The group of the lowest lane goes first, unless it has more than half of the lanes that are left; so do the
+        others after it (recording h200_flow, kernels indirect_*).
+        """
+        turn = np.zeros(active.shape, i32)
+        left, number = active, 0
+        while left.any():
+            group = left & (targets == Lanes(self.chunk, left).first_active(targets))
+            rest = left & ~group
+            large = self._warp_count(group) > self._warp_count(rest)
+            other = rest & (targets == Lanes(self.chunk, rest).first_active(targets))
+            group = np.where(large & self.chunk.warp_any(rest), other, group)
+            turn = np.where(group, i32(number), turn)
+            left, number = left & ~group, number + 1
+        return turn
+
+    @staticmethod
+    def _warp_count(lanes: Array) -> Array:
+        """How many lanes of each warp, in all its lanes."""
+        return np.repeat(lanes.reshape(lanes.shape[0], -1, 32).sum(axis=2, dtype=i32), 32, axis=1)
 
     def exit(self, leaving: Array, address: int, following: int) -> int | None:
         """Lanes in ``leaving`` end; the other executing ones go on at ``following``."""
@@ -289,18 +336,36 @@ class Flow:
         if not missing.any():
             return self.go(following)
         self._separate(address)
+        self.sync_points[address] = barrier
         staying = arriving & members
-        waiting = staying | ((self.status == AT_SYNC) & (self.place == address))
+        waiting = staying | self._waiting_for(barrier)
         complete = ~chunk.warp_any(members & ~waiting) & chunk.warp_any(active)
-        released = members & complete
+        # members that wait at other places of the same barrier (lanes in different depths of recursion)
+        others = members & complete & ~staying & (self.place != address)
+        here = members & complete & ~others
         # those that complete the barrier go on with its members, and so do lanes that are none
-        self.place = np.where(active | released, i32(following), self.place)
-        self.status = np.where(released, RUNNING, self.status)
+        self.place = np.where(active | here, i32(following), self.place)
+        self.status = np.where(here, RUNNING, self.status)
         staying = staying & ~complete
         self.place = np.where(staying, i32(address), self.place)
         self.status = np.where(staying, AT_SYNC, self.status)
-        self.sync_points[address] = barrier
+        while others.any():
+            self.caveats.add(RECURSION_CAVEAT)
+            group = others & (self.place == self._warp_max(np.where(others, self.place, i32(-1))))
+            self.place = np.where(group, self.place + i32(STEP), self.place)
+            self._put_aside(group, group)
+            others = others & ~group
         return self.pick()
+
+    def _waiting_for(self, barrier: int) -> Array:
+        """Lanes that wait at a BSYNC of the barrier."""
+        places = [a for a, b in self.sync_points.items() if b == barrier]
+        return (self.status == AT_SYNC) & np.isin(self.place, places)
+
+    def _complete(self, barrier: int) -> Array:
+        """Living members of the barrier in warps where all of them wait for it."""
+        members = self._members(barrier)
+        return members & ~self.chunk.warp_any(members & ~self._waiting_for(barrier))
 
     def leave(self, barrier: int, leaving: Array | None, address: int) -> int | None:
         """BREAK: the executing lanes are no longer members."""
@@ -311,7 +376,6 @@ class Flow:
             self.barriers[barrier] = shrink_rows(members & ~active)
         if self.together:
             return address + STEP
-        self.caveats.add(BREAK_CAVEAT)
         self._keep(address + STEP)
         self._release_syncs()
         return self.pick()
@@ -348,13 +412,13 @@ class Flow:
         """Let go every group whose barrier has all its living members waiting."""
         waiting = self.status == AT_SYNC
         if waiting.any():
+            free = {barrier: self._complete(barrier) for barrier in set(self.sync_points.values())}
             for address, barrier in list(self.sync_points.items()):
                 here = waiting & (self.place == address)
                 if not here.any():
                     del self.sync_points[address]
                     continue
-                members = self._members(barrier)
-                self._resume(here & members & ~self.chunk.warp_any(members & ~here), address + STEP)
+                self._resume(here & free[barrier], address + STEP)
         self._release_collectives()
         waiting = self.status == AT_WARPSYNC
         if waiting.any():
@@ -366,14 +430,16 @@ class Flow:
                 self._resume(here & ~self.chunk.warp_any(wanted & ~here), address + STEP)
 
     def _resume(self, lanes: Array, address: int) -> None:
-        """Lanes go on: at once where nobody of their warp runs, else when their turn comes."""
+        """Lanes go on at ``address``: of them and the lanes of their warp that run, the fewer go first."""
         if not lanes.any():
             return
-        running = self.chunk.warp_any(self.status == RUNNING)
-        self.splits += 1
-        self.order = np.where(lanes, i32(self.splits), self.order)
-        self.status = np.where(lanes, np.where(running, READY, RUNNING), self.status)
         self.place = np.where(lanes, i32(address), self.place)
+        running = (self.status == RUNNING) & self.chunk.warp_any(lanes)
+        fewer = self._warp_count(self.chunk.wide(lanes)) < self._warp_count(self.chunk.wide(running))
+        aside = np.where(fewer, running, lanes & self.chunk.warp_any(running))
+        self.status = np.where(lanes, RUNNING, self.status)
+        if aside.any():
+            self._put_aside(aside, np.zeros((1, 1), bool))
 
     def warp_sync(
         self, word: Array | None, waiting: Array | None, address: int, target: int | None = None
