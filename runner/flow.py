@@ -1,8 +1,8 @@
 """Write the plan of launches of ``tests/kernels/flow.cu``: many patterns of lanes for each kernel.
 
-``python -m gpusim.runner.flow FILE.cu FOLDER [--seed N] [--warps W] [--trace]``: each kernel takes (const int *in, int *out, int n);
-in holds n values that decide where a lane goes, and n of a table.  With ``--trace`` the kernels also note each lane's
-steps, and each is launched once with many blocks of one warp.
+``python -m gpusim.runner.flow FILE.cu FOLDER``: each kernel of the file takes (const int *in, int *out, int n); in
+holds n values that decide where a lane goes, and n of a table.  With ``--trace`` the kernels also note each lane's
+steps in out (see MARK there), and each is launched once with many blocks of one warp.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def lane_values(rng: np.random.Generator, kind: int) -> Array:
             return rng.permutation(np.repeat(rng.integers(0, top, 32 // size), size))
 
 
-def launch_of(kernel: str, name: str, cubin: str, grid: int, block: int, values: Array, table: Array, words: int) -> dict[str, Any]:
+def launch_of(
+    kernel: str, name: str, cubin: str, grid: int, block: int, values: Array, table: Array, words: int
+) -> dict[str, Any]:
     """One launch of a plan."""
     return {
         "id": name,
@@ -63,7 +65,9 @@ def launch_of(kernel: str, name: str, cubin: str, grid: int, block: int, values:
     }
 
 
-def flow_plan(source: Path, folder: Path, seed: int, singles: int, blocks: int, trace: bool, only: str) -> dict[str, Any]:
+def flow_plan(
+    source: Path, folder: Path, seed: int, singles: int, blocks: int, trace: bool, only: str
+) -> dict[str, Any]:
     """``singles`` launches of one warp and one of ``blocks`` blocks of two for every kernel; or its traced launch."""
     cubin = f"{source.stem}{'_trace' if trace else ''}"
     made = compile_source(
@@ -100,7 +104,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--trace", action="store_true", help="the kernels note their lanes' steps")
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
-    plan = flow_plan(options.source, options.folder, options.seed, options.singles, options.blocks, options.trace, options.only)
+    plan = flow_plan(
+        options.source, options.folder, options.seed, options.singles, options.blocks, options.trace, options.only
+    )
     (options.folder / "plan.json").write_text(json.dumps(plan))
     print(f"{len(plan['launches'])} launches in {options.folder / 'plan.json'}")
     return 0

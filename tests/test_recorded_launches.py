@@ -25,6 +25,7 @@ from gpusim.runner.replay import make_buffer
 DATA = Path(__file__).parent / "data"
 RECORDINGS = (
     "h200_catalogue", "h200_control", "h200_groups", "h200_flow", "h200_flow_more", "h200_flow_barriers",
+    "h200_locks",
 )  # fmt: skip
 
 # The plain hardware counter of conflicts also sees arbitration between warps, a few events that change from run to run;
@@ -37,6 +38,8 @@ UNDEFINED = {
     "swap_halves/33", "swap_halves/16",
 }  # fmt: skip
 RACES = ("counter_race/",)  # what is lost depends on timing
+# Which lanes hold two locks at the same time, and so share a store, differed from pass to pass of the profiler.
+WINNERS = {"lock_inside/locks/4"}
 
 # What the model of divergence does not decide; a result of such a launch says so itself.
 UNDECIDED = {
@@ -130,11 +133,13 @@ def test_results_totals_and_instructions_equal_the_hardware(name, numbers):
         differences = compare_launch(result, answer)
         if launch["kernel"] in DEPTHS and result.caveats:
             differences = [text for text in differences if not text.startswith(PLAIN)]
+        if launch["id"] in WINNERS:
+            differences = [text for text in differences if " sectors: " not in text]
         wrong += differences
         if launch["id"] not in UNDEFINED and not launch["id"].startswith(RACES):
             for key, digest in answer["results"].items():
-                if hashlib.sha256(buffers[key].tobytes()).hexdigest()[:32] != digest:
-                    wrong.append(f"the contents of {key} differ from the hardware's")
+                found = hashlib.sha256(buffers[key].tobytes()).hexdigest()[:32]
+                assert found == digest, f"the contents of {key} differ from the hardware's"
     kernel_name = record["plan"]["launches"][numbers[0]]["kernel"]
     if wrong and kernel_name in UNDECIDED and result.caveats:
         pytest.xfail(result.caveats[0])

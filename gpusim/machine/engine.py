@@ -242,6 +242,8 @@ class Engine:
             if op.sources:
                 flow.contribute(op.detail["reduction"], self.reads[block.number](chunk)[0], chosen)
             return flow.barrier(chosen, address)
+        if kind == "yield":
+            return flow.give_way(address) if chosen is None else flow.go(following)
         if kind == "sync_break":
             return flow.leave(op.barrier, chosen, address)
         if kind == "warp_sync":

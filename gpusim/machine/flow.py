@@ -1,9 +1,19 @@
 """Control flow of diverged warps: who runs, who waits, where lanes meet again.
 
-Model, found by comparing executed counts with an H200's: of a warp's lanes one group runs at a time.  A branch that
-splits the group runs the side with fewer lanes first (the side that falls through when they are equal) and leaves the
-other ready; BSYNC makes lanes wait until all living members of the convergence barrier set by BSSY are there; when a
-warp's running group is gone, the group that split off last runs, joined by all ready lanes at the same address.
+Model, found by comparing executed counts and traces of lanes with an H200's (recordings h200_control, h200_flow*,
+h200_locks).  Of a warp's lanes one group runs at a time; the others wait for their turn in a stack:
+
+- A branch that splits the group runs the side with fewer lanes (the side that falls through when they are equal) and
+  puts the other aside.  An indirect branch or a return that splits it runs the group of the lowest lane first, unless
+  it has more than half of the lanes; so do the rest.
+- When the running group is gone, the group that was put aside last runs.  A group put aside joins the one before it
+  if both had jumped and stand at the same address.
+- BSYNC makes lanes wait until all living members of the convergence barrier set by BSSY wait for it, at whatever
+  address; the members go on, lanes that are none do not wait.  The barriers belong to the warp: in recursion the
+  lanes of one depth replace those of another.
+- Lanes that an exit or a BREAK sets free compete with those that run: the fewer go first.
+- YIELD lets the group that was put aside last run before; no barrier waits for lanes that yield.
+
 Different warps do not influence each other's counts; they go at the lowest address first, so that they execute
 together again as soon as they can.
 """
@@ -15,25 +25,23 @@ from typing import Any
 import numpy as np
 
 from gpusim.errors import ExecutionError
-from gpusim.machine.chunk import Chunk, shrink_rows
+from gpusim.machine.chunk import shrink_rows
 from gpusim.machine.lanes import Lanes
+from gpusim.machine.turns import (
+    AT_BARRIER,
+    AT_SYNC,
+    AT_WARPSYNC,
+    EXITED,
+    NOWHERE,
+    READY,
+    RECURSION_CAVEAT,
+    RUNNING,
+    STEP,
+    Turns,
+)
 
 Array = np.ndarray[Any, Any]
-u32, i32, i8 = np.uint32, np.int32, np.int8
-
-EXITED, RUNNING, READY, AT_SYNC, AT_BARRIER, AT_WARPSYNC = (i8(k) for k in range(6))
-NOWHERE = i32(1 << 30)
-RECURSION_CAVEAT = (
-    "executed counts are not certain here: lanes of a warp return from different depths of recursion together (of 66 "
-    "recorded launches of recursive kernels 12 differ, by up to 25 % of the instructions; counters that the profiler "
-    "takes without instrumentation differ more often)"
-)
-JOIN_CAVEAT = (
-    "counts are not certain here: lanes that wait for their turn stand where others of their warp wait already, and "
-    "when the two become one was seen to differ (BSYNC off by up to 3 in 1,716 instructions; loops that are entered "
-    "in the middle off by up to 37 %)"
-)
-STEP = 16
+u32, i32 = np.uint32, np.int32
 
 
 def same_lanes(first: Array, second: Array) -> bool:
@@ -41,46 +49,10 @@ def same_lanes(first: Array, second: Array) -> bool:
     return bool((first == second).all())
 
 
-class Flow:
+class Flow(Turns):
     """Who executes next in a chunk.  Addresses are bytes within the program."""
 
-    def __init__(self, chunk: Chunk) -> None:
-        self.chunk = chunk
-        self.caveats: set[str] = set()  # sentences on counts that the model does not decide for certain
-
-    def start(self) -> None:
-        """All living lanes at address 0."""
-        self.together = True  # every living lane executes at the same address
-        self.barriers: list[Array | None] = [None] * 17  # members by convergence barrier; None: never set
-        self.status: Array = np.full((1, 1), RUNNING)
-        self.place: Array = np.zeros((1, 1), i32)
-        self.order: Array = np.zeros((1, 1), i32)  # of ready lanes: which group of the warp was put aside last
-        self.joinable: Array = np.zeros((1, 1), bool)  # of ready lanes: whether a group put aside next may join them
-        self.splits = 0
-        self.next_other = int(NOWHERE)  # lowest address at which other running lanes stand
-        self.sync_points: dict[int, int] = {}
-        self.warpsync_masks: dict[int, Array] = {}
-        self.collectives: dict[int, Array] = {}  # masks of lanes that wait for a collective section, by address
-        self.targets: Array = np.zeros((1, 1), i32)  # where lanes go after it
-        self.deferred: Array = np.zeros((1, 1), bool)  # lanes that wait for their turn at a WARPSYNC
-        self.reduction = ""  # of the block barrier in progress: POPC, AND, OR
-        self.reduction_lanes: Array = np.zeros((1, 1), u32)  # lanes that contributed to it, by block
-
     # -- choosing ---------------------------------------------------------------------------------------------------
-    def _separate(self, address: int) -> None:
-        """Leave the state in which everyone is at one address: give each lane its own."""
-        if not self.together:
-            return
-        alive = self.chunk.alive_mask()
-        self.status = np.where(alive, RUNNING, EXITED)
-        self.place = np.full((1, self.chunk.threads), address, i32)
-        self.order = np.zeros((1, self.chunk.threads), i32)
-        self.together = False
-
-    def _keep(self, address: int) -> None:
-        """Note where the executing lanes stand."""
-        self.place = np.where(self.chunk.active_mask(), i32(address), self.place)
-
     def go(self, address: int) -> int | None:
         """The executing lanes continue at ``address``; returns where the next block starts."""
         if self.together or address < self.next_other:
@@ -137,6 +109,7 @@ class Flow:
             return running
         stamps = np.where(waiting, self.order, i32(-1))
         chosen = waiting & (stamps == self._warp_max(stamps))
+        self.yielded = self.yielded & ~chosen
         self.status = np.where(chosen, RUNNING, self.status)
         return self.status == RUNNING
 
@@ -192,52 +165,10 @@ class Flow:
         all_fallen = chunk.warp_total(fallen_warps) - divergent
         self.place = np.where(taken, i32(target), np.where(fallen, i32(following), self.place))
         if divergent:
-            waiting = np.where(self._fewer_taken(taken, fallen), fallen, taken) & mixed
+            fewer = self._warp_count(taken) < self._warp_count(fallen)
+            waiting = np.where(fewer, fallen, taken) & mixed
             self._put_aside(waiting, taken)
         return self.pick(), all_taken, all_fallen, divergent
-
-    def _put_aside(self, lanes: Array, joining: Array) -> None:
-        """Lanes (one group a warp) wait for their turn, before all that wait already.
-
-        In warps where they are among ``joining`` they become one with the group put aside before them, if that stands
-        at the same address and had jumped there, too.
-        """
-        self.splits += 1
-        ready = self.status == READY
-        latest = self._warp_max(np.where(ready, self.order, i32(-1)))
-        before = ready & (self.order == latest) & self.joinable
-        here = self._warp_max(np.where(lanes & joining, self.place, i32(-1)))
-        united = before & (self.place == here)
-        self._note_doubt(lanes, united)
-        self.status = np.where(lanes, READY, self.status)
-        self.order = np.where(lanes | united, i32(self.splits), self.order)
-        self.joinable = np.where(lanes, joining, self.joinable)
-
-    def _note_doubt(self, lanes: Array, united: Array) -> None:
-        """Add a caveat where ``lanes`` stand with others that wait and it is not sure whether they join them."""
-        here = self._warp_max(np.where(lanes, self.place, i32(-1)))
-        same = (self.status == READY) & ~lanes & (self.place == here)
-        if same.any():
-            running = (self.status == RUNNING) & ~lanes
-            alone = self._warp_count(self.chunk.wide(running)) == 1
-            if (same & (~united | alone)).any():
-                self.caveats.add(JOIN_CAVEAT)
-
-    @staticmethod
-    def _warp_max(values: Array) -> Array:
-        """The largest value of each warp, in all its lanes."""
-        return np.repeat(values.reshape(values.shape[0], -1, 32).max(axis=2), 32, axis=1)
-
-    @staticmethod
-    def _fewer_taken(taken: Array, fallen: Array) -> Array:
-        """Lanes of warps in which fewer lanes take the branch than fall through: these go first there."""
-        rows = max(taken.shape[0], fallen.shape[0])
-        shape = (rows, taken.shape[1] // 32, 32)
-        counts = [
-            np.count_nonzero(np.broadcast_to(lanes, (rows, lanes.shape[1])).reshape(shape), axis=2)
-            for lanes in (taken, fallen)
-        ]
-        return np.repeat(counts[0] < counts[1], 32, axis=1)
 
     def scatter(self, targets: Array, address: int) -> tuple[int | None, int, int]:
         """Each executing lane goes to its own address (indirect branch, return).
@@ -261,29 +192,6 @@ class Flow:
         split = chunk.warp_total(chunk.warp_any(later))
         last = self._warp_max(turn).reshape(turn.shape[0], -1, 32)[:, :, 0]
         return self.pick(), split, int(last.sum()) * (chunk.blocks // last.shape[0])
-
-    def _turns(self, targets: Array, active: Array) -> Array:
-        """In which order the groups of each warp go to their targets: 0 for the first.
-
-        The group of the lowest lane goes first, unless it has more than half of the lanes that are left; so do the
-        others after it (recording h200_flow, kernels indirect_*).
-        """
-        turn = np.zeros(active.shape, i32)
-        left, number = active, 0
-        while left.any():
-            group = left & (targets == Lanes(self.chunk, left).first_active(targets))
-            rest = left & ~group
-            large = self._warp_count(group) > self._warp_count(rest)
-            other = rest & (targets == Lanes(self.chunk, rest).first_active(targets))
-            group = np.where(large & self.chunk.warp_any(rest), other, group)
-            turn = np.where(group, i32(number), turn)
-            left, number = left & ~group, number + 1
-        return turn
-
-    @staticmethod
-    def _warp_count(lanes: Array) -> Array:
-        """How many lanes of each warp, in all its lanes."""
-        return np.repeat(lanes.reshape(lanes.shape[0], -1, 32).sum(axis=2, dtype=i32), 32, axis=1)
 
     def exit(self, leaving: Array, address: int, following: int) -> int | None:
         """Lanes in ``leaving`` end; the other executing ones go on at ``following``."""
@@ -331,7 +239,7 @@ class Flow:
         chunk = self.chunk
         active = chunk.active_mask()
         arriving = active if waiting is None else chunk.wide(waiting)
-        members = self._members(barrier)
+        members = self._members(barrier) & ~self.yielded
         missing = chunk.warp_any(arriving) & members & ~arriving
         if not missing.any():
             return self.go(following)
@@ -364,7 +272,7 @@ class Flow:
 
     def _complete(self, barrier: int) -> Array:
         """Living members of the barrier in warps where all of them wait for it."""
-        members = self._members(barrier)
+        members = self._members(barrier) & ~self.yielded
         return members & ~self.chunk.warp_any(members & ~self._waiting_for(barrier))
 
     def leave(self, barrier: int, leaving: Array | None, address: int) -> int | None:
@@ -377,6 +285,33 @@ class Flow:
         if self.together:
             return address + STEP
         self._keep(address + STEP)
+        self._release_syncs()
+        return self.pick()
+
+    def give_way(self, address: int) -> int | None:
+        """YIELD: where lanes of their warp can go on, the executing lanes wait, and no convergence barrier for them.
+
+        So lanes at a BSYNC go on if all others of the barrier yield (recording h200_locks).
+        """
+        following = address + STEP
+        if self.together:
+            return following
+        chunk = self.chunk
+        active = chunk.active_mask()
+        self._keep(following)
+        self.yielded = self.yielded | active
+        free = np.zeros((1, 1), bool)
+        for barrier in set(self.sync_points.values()):
+            free = free | self._complete(barrier)
+        ready = (self.status == READY) & chunk.warp_any(active)
+        lanes = active & chunk.warp_any(ready | free)
+        self.yielded = self.yielded & ~(active & ~lanes)
+        if not lanes.any():
+            return self.go(following)
+        next_ones = ready & (self.order == self._warp_max(np.where(ready, self.order, i32(-1)))) & ~chunk.warp_any(free)
+        self._put_aside(lanes, np.zeros((1, 1), bool))
+        self.yielded = self.yielded & ~next_ones
+        self.status = np.where(next_ones, RUNNING, self.status)
         self._release_syncs()
         return self.pick()
 
