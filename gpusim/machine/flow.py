@@ -242,6 +242,7 @@ class Flow(Turns):
         members = self._members(barrier) & ~self.yielded
         missing = chunk.warp_any(arriving) & members & ~arriving
         if not missing.any():
+            self._forget(barrier, arriving & chunk.warp_any(self.yielded & self._members(barrier)))
             return self.go(following)
         self._separate(address)
         self.sync_points[address] = barrier
@@ -251,6 +252,7 @@ class Flow(Turns):
         # members that wait at other places of the same barrier (lanes in different depths of recursion)
         others = members & complete & ~staying & (self.place != address)
         here = members & complete & ~others
+        self._forget(barrier, (here | others) & chunk.warp_any(self.yielded & self._members(barrier)))
         # those that complete the barrier go on with its members, and so do lanes that are none
         self.place = np.where(active | here, i32(following), self.place)
         self.status = np.where(here, RUNNING, self.status)
@@ -269,6 +271,12 @@ class Flow(Turns):
         """Lanes that wait at a BSYNC of the barrier."""
         places = [a for a, b in self.sync_points.items() if b == barrier]
         return (self.status == AT_SYNC) & np.isin(self.place, places)
+
+    def _forget(self, barrier: int, lanes: Array) -> None:
+        """Lanes that went on without members that yield are no longer waited for."""
+        members = self.barriers[barrier]
+        if members is not None and lanes.any():
+            self.barriers[barrier] = shrink_rows(members & ~lanes)
 
     def _complete(self, barrier: int) -> Array:
         """Living members of the barrier in warps where all of them wait for it."""
@@ -354,6 +362,8 @@ class Flow(Turns):
                     del self.sync_points[address]
                     continue
                 self._resume(here & free[barrier], address + STEP)
+            for barrier, lanes in free.items():
+                self._forget(barrier, lanes & self.chunk.warp_any(self.yielded & self._members(barrier)))
         self._release_collectives()
         waiting = self.status == AT_WARPSYNC
         if waiting.any():
