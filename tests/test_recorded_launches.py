@@ -162,3 +162,11 @@ def test_the_compiler_still_makes_the_recorded_code(family):
         for kernel in case.names:
             function = made[kernel].function
             assert function.code_sha256 == recorded[function.name].function.code_sha256, f"{case.name}: {kernel}"
+
+
+@pytest.mark.parametrize(("source", "name"), [("flow", "h200_flow"), ("locks", "h200_locks")])
+def test_the_compiler_still_makes_the_recorded_kernels_that_diverge(source, name):
+    made = gpusim.compile(Path(__file__).parent / "kernels" / f"{source}.cu", arch="sm_90")
+    for launch in recording(name)["plan"]["launches"]:
+        kernel = launch["kernel"]
+        assert made[kernel].function.code_sha256 == module(name, source)[kernel].function.code_sha256, kernel
