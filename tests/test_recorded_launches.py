@@ -23,7 +23,10 @@ from gpusim import kernels
 from gpusim.runner.replay import make_buffer
 
 DATA = Path(__file__).parent / "data"
-RECORDINGS = ("h200_catalogue", "h200_control", "h200_groups")
+RECORDINGS = (
+    "h200_catalogue", "h200_control", "h200_groups", "h200_flow", "h200_flow_more", "h200_flow_barriers",
+    "h200_locks",
+)  # fmt: skip
 
 # The plain hardware counter of conflicts also sees arbitration between warps, a few events that change from run to run;
 # the instrumented counters repeat exactly.
@@ -35,9 +38,20 @@ UNDEFINED = {
     "swap_halves/33", "swap_halves/16",
 }  # fmt: skip
 RACES = ("counter_race/",)  # what is lost depends on timing
+# Which lanes hold two locks at the same time, and so share a store, differed from pass to pass of the profiler.
+WINNERS = {"lock_inside/locks/4"}
 
-# What the model of divergence does not decide; a result of such a kernel says so itself.
-UNDECIDED = {"recursion", "recursion_twice", "short_circuit", "async_copy"}
+# What the model of divergence does not decide; a result of such a launch says so itself.
+UNDECIDED = {
+    "async_copy", "and_or_nested", "call_switch", "loop_break", "loop_return", "loop_states", "or_and_loop",
+    "recurse_bits", "recurse_mutual", "switch_loop",
+}  # fmt: skip
+# Lanes that return from different depths of recursion together do so otherwise when the code is instrumented than when
+# the plain hardware counters are read; the first is what is modelled.
+PLAIN = "l1tex__t_requests_pipe_lsu_mem_global_op_"
+DEPTHS = {
+    "recursion", "recursion_twice", "recurse_one", "recurse_two", "recurse_tree", "recurse_bits", "recurse_loop",
+}  # fmt: skip
 
 SPACES = {
     "tags": ("global", "generic"),
@@ -117,11 +131,17 @@ def test_results_totals_and_instructions_equal_the_hardware(name, numbers):
         kernel = module(name, launch["cubin"])[launch["kernel"]]
         counted = kernel.count(launch["grid"], launch["block"], args, launch["shared"])
         result = kernel.launch(launch["grid"], launch["block"], args, launch["shared"])
-        wrong += compare_launch(result, answer) + [f"counting: {what}" for what in compare_launch(counted, answer)]
+        differences = compare_launch(result, answer)
+        differences += [f"counting: {what}" for what in compare_launch(counted, answer)]
+        if launch["kernel"] in DEPTHS and result.caveats:
+            differences = [text for text in differences if not text.removeprefix("counting: ").startswith(PLAIN)]
+        if launch["id"] in WINNERS:
+            differences = [text for text in differences if " sectors: " not in text]
+        wrong += differences
         if launch["id"] not in UNDEFINED and not launch["id"].startswith(RACES):
             for key, digest in answer["results"].items():
-                if hashlib.sha256(buffers[key].tobytes()).hexdigest()[:32] != digest:
-                    wrong.append(f"the contents of {key} differ from the hardware's")
+                found = hashlib.sha256(buffers[key].tobytes()).hexdigest()[:32]
+                assert found == digest, f"the contents of {key} differ from the hardware's"
     kernel_name = record["plan"]["launches"][numbers[0]]["kernel"]
     if wrong and kernel_name in UNDECIDED and result.caveats:
         pytest.xfail(result.caveats[0])
@@ -144,3 +164,11 @@ def test_the_compiler_still_makes_the_recorded_code(family):
         for kernel in case.names:
             function = made[kernel].function
             assert function.code_sha256 == recorded[function.name].function.code_sha256, f"{case.name}: {kernel}"
+
+
+@pytest.mark.parametrize(("source", "name"), [("flow", "h200_flow"), ("locks", "h200_locks")])
+def test_the_compiler_still_makes_the_recorded_kernels_that_diverge(source, name):
+    made = gpusim.compile(Path(__file__).parent / "kernels" / f"{source}.cu", arch="sm_90")
+    for launch in recording(name)["plan"]["launches"]:
+        kernel = launch["kernel"]
+        assert made[kernel].function.code_sha256 == module(name, source)[kernel].function.code_sha256, kernel

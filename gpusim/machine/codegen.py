@@ -251,7 +251,7 @@ class BlockWriter:
             return [call, *self._assign_results(meaning.dests, guard, masked)]
         if isinstance(meaning, MemoryOp):
             return self._memory(index, meaning, guard, masked, mask)
-        return self._control(index, meaning, mask)
+        return self._control(meaning, guard, masked, mask)
 
     def _touch(self, index: int, op: MemoryOp, mask: str) -> list[str]:
         """An access whose data does not matter."""
@@ -287,15 +287,14 @@ class BlockWriter:
             lines += ["rp = r[-1]", *self._assign(success, "rp", guard, masked)]
         return lines
 
-    def _control(self, index: int, op: ControlOp, mask: str) -> list[str]:
+    def _control(self, op: ControlOp, guard: Predicate | None, masked: bool, mask: str) -> list[str]:
         """Control operations that do not end a block."""
         if op.kind == "nothing":
             return []
         if op.kind == "sync_push":
             return [f"F.push({op.barrier}, {mask})"]
         if op.kind == "barrier_to_register":
-            lines = [f"r = F.barrier_word({op.barrier})"]
-            return [*lines, *self._assign(op.dests[0], "r", Predicate("P", 0) if mask == "g" else None, mask == "g")]
+            return [f"r = F.barrier_word({op.barrier})", *self._assign(op.dests[0], "r", guard, masked)]
         if op.kind == "barrier_to_barrier":
             return [f"F.copy_barrier({op.barrier}, {op.detail['origin']}, {mask})"]
         if op.kind == "register_to_barrier":

@@ -14,7 +14,7 @@ from gpusim.machine.access import MemoryUnit
 from gpusim.machine.chunk import Chunk
 from gpusim.machine.codegen import BlockWriter
 from gpusim.machine.events import Access, Branch, Listener
-from gpusim.machine.flow import INDIRECT_CAVEAT, STEP, Flow
+from gpusim.machine.flow import STEP, Flow
 from gpusim.machine.memory import DeviceMemory
 from gpusim.sass.form import ControlOp, MemoryOp
 from gpusim.sass.operands import Predicate
@@ -273,6 +273,8 @@ class Engine:
             if op.sources:
                 flow.contribute(op.detail["reduction"], self.reads[block.number](chunk)[0], chosen)
             return flow.barrier(chosen, address)
+        if kind == "yield":
+            return flow.give_way(address) if chosen is None else flow.go(following)
         if kind == "sync_break":
             return flow.leave(op.barrier, chosen, address)
         if kind == "warp_sync":
@@ -375,10 +377,8 @@ class Engine:
         if chosen is not None:
             targets = np.where(chosen, targets, following)
         before = chunk.warp_count
-        result, split = self.flow.scatter(targets, address)
-        if split and op.kind == "indirect":
-            self.flow.caveats.add(INDIRECT_CAVEAT)
-        self._branch_event(block.last, op, before - split, 0, split)
+        result, split, more = self.flow.scatter(targets, address)
+        self._branched(Branch(block.last, op.kind, before, before - split, 0, more))
         return result
 
     def _branch_event(self, index: int, op: ControlOp, taken: int, fallen: int, divergent: int) -> None:

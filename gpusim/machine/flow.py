@@ -1,9 +1,19 @@
 """Control flow of diverged warps: who runs, who waits, where lanes meet again.
 
-Model, found by comparing executed counts with an H200's: of a warp's lanes one group runs at a time.  A branch that
-splits the group runs the side with fewer lanes first (the side that falls through when they are equal) and leaves the
-other ready; BSYNC makes lanes wait until all living members of the convergence barrier set by BSSY are there; when a
-warp's running group is gone, the group that split off last runs, joined by all ready lanes at the same address.
+Model, found by comparing executed counts and traces of lanes with an H200's (recordings h200_control, h200_flow*,
+h200_locks).  Of a warp's lanes one group runs at a time; the others wait for their turn in a stack:
+
+- A branch that splits the group runs the side with fewer lanes (the side that falls through when they are equal) and
+  puts the other aside.  An indirect branch or a return that splits it runs the group of the lowest lane first, unless
+  it has more than half of the lanes; so do the rest.
+- When the running group is gone, the group that was put aside last runs.  A group put aside joins the one before it
+  if both had jumped and stand at the same address.
+- BSYNC makes lanes wait until all living members of the convergence barrier set by BSSY wait for it, at whatever
+  address; the members go on, lanes that are none do not wait.  The barriers belong to the warp: in recursion the
+  lanes of one depth replace those of another.
+- Lanes that an exit or a BREAK sets free compete with those that run: the fewer go first.
+- YIELD lets the group that was put aside last run before; no barrier waits for lanes that yield.
+
 Different warps do not influence each other's counts; they go at the lowest address first, so that they execute
 together again as soon as they can.
 """
@@ -15,27 +25,23 @@ from typing import Any
 import numpy as np
 
 from gpusim.errors import ExecutionError
-from gpusim.machine.chunk import Chunk, shrink_rows
+from gpusim.machine.chunk import shrink_rows
 from gpusim.machine.lanes import Lanes
+from gpusim.machine.turns import (
+    AT_BARRIER,
+    AT_SYNC,
+    AT_WARPSYNC,
+    EXITED,
+    NOWHERE,
+    READY,
+    RECURSION_CAVEAT,
+    RUNNING,
+    STEP,
+    Turns,
+)
 
 Array = np.ndarray[Any, Any]
-u32, i32, i8 = np.uint32, np.int32, np.int8
-
-EXITED, RUNNING, READY, AT_SYNC, AT_BARRIER, AT_WARPSYNC = (i8(k) for k in range(6))
-NOWHERE = i32(1 << 30)
-RECURSION_CAVEAT = (
-    "executed counts are not certain here: lanes of a warp return from different depths of recursion together, and "
-    "where the hardware brings them together again differs (recorded: up to 70 % fewer instructions)"
-)
-INDIRECT_CAVEAT = (
-    "counts are not certain here: an indirect branch (a switch table) splits warps, and no recording confirms in which "
-    "order its targets run and how it is counted"
-)
-BREAK_CAVEAT = (
-    "counts of BSYNC may be off by a few: lanes leave a divergent region early (BREAK), and which of them wait "
-    "together was seen to differ (recorded: 5 in 1,247 instructions)"
-)
-STEP = 16
+u32, i32 = np.uint32, np.int32
 
 
 def same_lanes(first: Array, second: Array) -> bool:
@@ -43,45 +49,10 @@ def same_lanes(first: Array, second: Array) -> bool:
     return bool((first == second).all())
 
 
-class Flow:
+class Flow(Turns):
     """Who executes next in a chunk.  Addresses are bytes within the program."""
 
-    def __init__(self, chunk: Chunk) -> None:
-        self.chunk = chunk
-        self.caveats: set[str] = set()  # sentences on counts that the model does not decide for certain
-
-    def start(self) -> None:
-        """All living lanes at address 0."""
-        self.together = True  # every living lane executes at the same address
-        self.barriers: list[Array | None] = [None] * 17  # members by convergence barrier; None: never set
-        self.status: Array = np.full((1, 1), RUNNING)
-        self.place: Array = np.zeros((1, 1), i32)
-        self.order: Array = np.zeros((1, 1), i32)  # which ready group split off last
-        self.splits = 0
-        self.next_other = int(NOWHERE)  # lowest address at which other running lanes stand
-        self.sync_points: dict[int, int] = {}
-        self.warpsync_masks: dict[int, Array] = {}
-        self.collectives: dict[int, Array] = {}  # masks of lanes that wait for a collective section, by address
-        self.targets: Array = np.zeros((1, 1), i32)  # where lanes go after it
-        self.deferred: Array = np.zeros((1, 1), bool)  # lanes that wait for their turn at a WARPSYNC
-        self.reduction = ""  # of the block barrier in progress: POPC, AND, OR
-        self.reduction_lanes: Array = np.zeros((1, 1), u32)  # lanes that contributed to it, by block
-
     # -- choosing ---------------------------------------------------------------------------------------------------
-    def _separate(self, address: int) -> None:
-        """Leave the state in which everyone is at one address: give each lane its own."""
-        if not self.together:
-            return
-        alive = self.chunk.alive_mask()
-        self.status = np.where(alive, RUNNING, EXITED)
-        self.place = np.full((1, self.chunk.threads), address, i32)
-        self.order = np.zeros((1, self.chunk.threads), i32)
-        self.together = False
-
-    def _keep(self, address: int) -> None:
-        """Note where the executing lanes stand."""
-        self.place = np.where(self.chunk.active_mask(), i32(address), self.place)
-
     def go(self, address: int) -> int | None:
         """The executing lanes continue at ``address``; returns where the next block starts."""
         if self.together or address < self.next_other:
@@ -99,7 +70,9 @@ class Flow:
         if not running.any():
             if not (self.status != EXITED).any():
                 return None
-            raise self._deadlock()
+            running = self._unstick()
+            if not running.any():
+                raise self._deadlock()
         places = np.where(running, self.place, NOWHERE)
         address = int(places.min())
         chosen = places == address
@@ -129,20 +102,28 @@ class Flow:
         chunk.set_active(chosen)
 
     def _promote(self, running: Array, ready: Array) -> Array:
-        """In warps with nobody running, the ready group that split off last runs."""
+        """In warps with nobody running, the ready group that was put aside last runs."""
         chunk = self.chunk
         waiting = ready & ~chunk.warp_any(running)
         if not waiting.any():
             return running
         stamps = np.where(waiting, self.order, i32(-1))
-        rows = stamps.shape[0]
-        latest = np.repeat(stamps.reshape(rows, -1, 32).max(axis=2), 32, axis=1)
-        chosen = waiting & (stamps == latest)
-        # ready lanes that stand at the same address go with them
-        place = np.where(chosen, self.place, i32(-1))
-        shared = np.repeat(place.reshape(place.shape[0], -1, 32).max(axis=2), 32, axis=1)
-        chosen = waiting & (self.place == shared)
+        chosen = waiting & (stamps == self._warp_max(stamps))
+        self.yielded = self.yielded & ~chosen
         self.status = np.where(chosen, RUNNING, self.status)
+        return self.status == RUNNING
+
+    def _unstick(self) -> Array:
+        """Warps whose lanes all wait at a BSYNC go on: lanes of different depths of recursion replaced each other's
+        barriers.  The hardware goes on, too; with which lanes first is not known.
+        """
+        waiting = self.status == AT_SYNC
+        stuck = waiting & ~self.chunk.warp_any((self.status != EXITED) & ~waiting)
+        if stuck.any():
+            self.caveats.add(RECURSION_CAVEAT)
+            chosen = stuck & (self.place == self._warp_max(np.where(stuck, self.place, i32(-1))))
+            self.place = np.where(chosen, self.place + i32(STEP), self.place)
+            self.status = np.where(chosen, RUNNING, self.status)
         return self.status == RUNNING
 
     def _deadlock(self) -> ExecutionError:
@@ -168,11 +149,12 @@ class Flow:
         """
         chunk = self.chunk
         active = chunk.active_mask()
+        warps = chunk.warp_count  # of those that execute now, not of those that go() chooses
         if not taken.any():
-            return self.go(following), 0, chunk.warp_count, 0
+            return self.go(following), 0, warps, 0
         fallen = active & ~taken
         if not fallen.any():
-            return self.go(target), chunk.warp_count, 0, 0
+            return self.go(target), warps, 0, 0
         taken = shrink_rows(chunk.wide(taken))
         fallen = active & ~taken
         self._separate(address)
@@ -181,27 +163,18 @@ class Flow:
         divergent = chunk.warp_total(mixed)
         all_taken = chunk.warp_total(taken_warps) - divergent
         all_fallen = chunk.warp_total(fallen_warps) - divergent
-        if divergent:
-            self.splits += 1
-            waiting = np.where(self._fewer_taken(taken, fallen), fallen, taken)
-            self.status = np.where(waiting & mixed, READY, self.status)
-            self.order = np.where(mixed & active, i32(self.splits), self.order)
         self.place = np.where(taken, i32(target), np.where(fallen, i32(following), self.place))
+        if divergent:
+            fewer = self._warp_count(taken) < self._warp_count(fallen)
+            waiting = np.where(fewer, fallen, taken) & mixed
+            self._put_aside(waiting, taken)
         return self.pick(), all_taken, all_fallen, divergent
 
-    @staticmethod
-    def _fewer_taken(taken: Array, fallen: Array) -> Array:
-        """Lanes of warps in which fewer lanes take the branch than fall through: these go first there."""
-        rows = max(taken.shape[0], fallen.shape[0])
-        shape = (rows, taken.shape[1] // 32, 32)
-        counts = [
-            np.count_nonzero(np.broadcast_to(lanes, (rows, lanes.shape[1])).reshape(shape), axis=2)
-            for lanes in (taken, fallen)
-        ]
-        return np.repeat(counts[0] < counts[1], 32, axis=1)
+    def scatter(self, targets: Array, address: int) -> tuple[int | None, int, int]:
+        """Each executing lane goes to its own address (indirect branch, return).
 
-    def scatter(self, targets: Array, address: int) -> tuple[int | None, int]:
-        """Each executing lane goes to its own address (indirect branch, return); returns (next, split warps)."""
+        Returns (next address, warps that split, groups that they split into besides the first).
+        """
         chunk = self.chunk
         active = chunk.active_mask()
         rows = max(targets.shape[0], active.shape[0])
@@ -209,20 +182,16 @@ class Flow:
         active = np.broadcast_to(active, wide.shape)
         distinct = np.unique(wide[active])
         if len(distinct) == 1:
-            return self.go(int(distinct[0])), 0
+            return self.go(int(distinct[0])), 0, 0
         self._separate(address)
-        lowest = np.where(active, wide, NOWHERE).reshape(rows, -1, 32).min(axis=2)
-        lowest = np.repeat(lowest, 32, axis=1)
-        later = active & (wide != lowest)
-        self.splits += 1
-        self.status = np.where(later, READY, self.status)
-        # of the waiting groups the lowest address goes first
-        rank = np.searchsorted(distinct, wide).astype(i32)
-        self.order = np.where(active, i32(self.splits + len(distinct)) - rank, self.order)
-        self.splits += len(distinct)
+        turn = self._turns(wide, active)
+        later = active & (turn > 0)
         self.place = np.where(active, wide, self.place)
+        for number in range(int(turn.max()), 0, -1):
+            self._put_aside(later & (turn == number), later)
         split = chunk.warp_total(chunk.warp_any(later))
-        return self.pick(), split
+        last = self._warp_max(turn).reshape(turn.shape[0], -1, 32)[:, :, 0]
+        return self.pick(), split, int(last.sum()) * (chunk.blocks // last.shape[0])
 
     def exit(self, leaving: Array, address: int, following: int) -> int | None:
         """Lanes in ``leaving`` end; the other executing ones go on at ``following``."""
@@ -270,18 +239,49 @@ class Flow:
         chunk = self.chunk
         active = chunk.active_mask()
         arriving = active if waiting is None else chunk.wide(waiting)
-        members = self._members(barrier)
+        members = self._members(barrier) & ~self.yielded
         missing = chunk.warp_any(arriving) & members & ~arriving
         if not missing.any():
+            self._forget(barrier, arriving & chunk.warp_any(self.yielded & self._members(barrier)))
             return self.go(following)
         self._separate(address)
+        self.sync_points[address] = barrier
         staying = arriving & members
-        self.place = np.where(active, i32(following), self.place)
+        waiting = staying | self._waiting_for(barrier)
+        complete = ~chunk.warp_any(members & ~waiting) & chunk.warp_any(active)
+        # members that wait at other places of the same barrier (lanes in different depths of recursion)
+        others = members & complete & ~staying & (self.place != address)
+        here = members & complete & ~others
+        self._forget(barrier, (here | others) & chunk.warp_any(self.yielded & self._members(barrier)))
+        # those that complete the barrier go on with its members, and so do lanes that are none
+        self.place = np.where(active | here, i32(following), self.place)
+        self.status = np.where(here, RUNNING, self.status)
+        staying = staying & ~complete
         self.place = np.where(staying, i32(address), self.place)
         self.status = np.where(staying, AT_SYNC, self.status)
-        self.sync_points[address] = barrier
-        self._release_syncs()
+        while others.any():
+            self.caveats.add(RECURSION_CAVEAT)
+            group = others & (self.place == self._warp_max(np.where(others, self.place, i32(-1))))
+            self.place = np.where(group, self.place + i32(STEP), self.place)
+            self._put_aside(group, group)
+            others = others & ~group
         return self.pick()
+
+    def _waiting_for(self, barrier: int) -> Array:
+        """Lanes that wait at a BSYNC of the barrier."""
+        places = [a for a, b in self.sync_points.items() if b == barrier]
+        return (self.status == AT_SYNC) & np.isin(self.place, places)
+
+    def _forget(self, barrier: int, lanes: Array) -> None:
+        """Lanes that went on without members that yield are no longer waited for."""
+        members = self.barriers[barrier]
+        if members is not None and lanes.any():
+            self.barriers[barrier] = shrink_rows(members & ~lanes)
+
+    def _complete(self, barrier: int) -> Array:
+        """Living members of the barrier in warps where all of them wait for it."""
+        members = self._members(barrier) & ~self.yielded
+        return members & ~self.chunk.warp_any(members & ~self._waiting_for(barrier))
 
     def leave(self, barrier: int, leaving: Array | None, address: int) -> int | None:
         """BREAK: the executing lanes are no longer members."""
@@ -292,8 +292,34 @@ class Flow:
             self.barriers[barrier] = shrink_rows(members & ~active)
         if self.together:
             return address + STEP
-        self.caveats.add(BREAK_CAVEAT)
         self._keep(address + STEP)
+        self._release_syncs()
+        return self.pick()
+
+    def give_way(self, address: int) -> int | None:
+        """YIELD: where lanes of their warp can go on, the executing lanes wait, and no convergence barrier for them.
+
+        So lanes at a BSYNC go on if all others of the barrier yield (recording h200_locks).
+        """
+        following = address + STEP
+        if self.together:
+            return following
+        chunk = self.chunk
+        active = chunk.active_mask()
+        self._keep(following)
+        self.yielded = self.yielded | active
+        free = np.zeros((1, 1), bool)
+        for barrier in set(self.sync_points.values()):
+            free = free | self._complete(barrier)
+        ready = (self.status == READY) & chunk.warp_any(active)
+        lanes = active & chunk.warp_any(ready | free)
+        self.yielded = self.yielded & ~(active & ~lanes)
+        if not lanes.any():
+            return self.go(following)
+        next_ones = ready & (self.order == self._warp_max(np.where(ready, self.order, i32(-1)))) & ~chunk.warp_any(free)
+        self._put_aside(lanes, np.zeros((1, 1), bool))
+        self.yielded = self.yielded & ~next_ones
+        self.status = np.where(next_ones, RUNNING, self.status)
         self._release_syncs()
         return self.pick()
 
@@ -329,13 +355,15 @@ class Flow:
         """Let go every group whose barrier has all its living members waiting."""
         waiting = self.status == AT_SYNC
         if waiting.any():
+            free = {barrier: self._complete(barrier) for barrier in set(self.sync_points.values())}
             for address, barrier in list(self.sync_points.items()):
                 here = waiting & (self.place == address)
                 if not here.any():
                     del self.sync_points[address]
                     continue
-                missing = self._members(barrier) & ~here
-                self._resume(here & ~self.chunk.warp_any(missing), address + STEP)
+                self._resume(here & free[barrier], address + STEP)
+            for barrier, lanes in free.items():
+                self._forget(barrier, lanes & self.chunk.warp_any(self.yielded & self._members(barrier)))
         self._release_collectives()
         waiting = self.status == AT_WARPSYNC
         if waiting.any():
@@ -347,14 +375,16 @@ class Flow:
                 self._resume(here & ~self.chunk.warp_any(wanted & ~here), address + STEP)
 
     def _resume(self, lanes: Array, address: int) -> None:
-        """Lanes go on: at once where nobody of their warp runs, else when their turn comes."""
+        """Lanes go on at ``address``: of them and the lanes of their warp that run, the fewer go first."""
         if not lanes.any():
             return
-        running = self.chunk.warp_any(self.status == RUNNING)
-        self.splits += 1
-        self.order = np.where(lanes, i32(self.splits), self.order)
-        self.status = np.where(lanes, np.where(running, READY, RUNNING), self.status)
         self.place = np.where(lanes, i32(address), self.place)
+        running = (self.status == RUNNING) & self.chunk.warp_any(lanes)
+        fewer = self._warp_count(self.chunk.wide(lanes)) < self._warp_count(self.chunk.wide(running))
+        aside = np.where(fewer, running, lanes & self.chunk.warp_any(running))
+        self.status = np.where(lanes, RUNNING, self.status)
+        if aside.any():
+            self._put_aside(aside, np.zeros((1, 1), bool))
 
     def warp_sync(
         self, word: Array | None, waiting: Array | None, address: int, target: int | None = None

@@ -210,7 +210,14 @@ def barrier_result(form: Form) -> Semantics:
     return form.warp(lambda lanes: lanes.barrier_result(len(form.dests)))
 
 
-@opcode("NOP", "YIELD", "NANOSLEEP")
+@opcode("YIELD")
+def give_way(form: Form) -> Semantics:
+    """Let other lanes of the warp go on, if any can."""
+    form.finish()
+    return ControlOp("yield")
+
+
+@opcode("NOP", "NANOSLEEP")
 def nothing(form: Form) -> Semantics:
     """No change of state."""
     if form.instruction.opcode == "NANOSLEEP":

@@ -19,7 +19,7 @@ INSTRUCTION_BYTES = 16
 # Control operations that end a basic block; the others (BSSY, fences, NOP ...) let execution fall through.
 _ENDS_BLOCK = {
     "branch", "branch_divergent", "branch_convergent", "indirect", "call", "return", "exit", "sync", "sync_break",
-    "warp_sync", "collective_end", "barrier", "trap",
+    "yield", "warp_sync", "collective_end", "barrier", "trap",
 }  # fmt: skip
 
 

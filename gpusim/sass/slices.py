@@ -25,7 +25,7 @@ _WIDE = ("u64", "i64", "f64")
 _KNOWN_CONTROL = {
     "branch", "branch_divergent", "branch_convergent", "indirect", "call", "return", "exit", "sync_push", "sync",
     "sync_break", "warp_sync", "barrier", "barrier_to_register", "register_to_barrier", "barrier_to_barrier", "trap",
-    "collective_end", "nothing",
+    "collective_end", "yield", "nothing",
 }  # fmt: skip
 
 

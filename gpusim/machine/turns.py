@@ -1,0 +1,123 @@
+"""The lanes of diverged warps that wait for their turn, and the order in which they get it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpusim.machine.chunk import Chunk
+from gpusim.machine.lanes import Lanes
+
+Array = np.ndarray[Any, Any]
+u32, i32, i8 = np.uint32, np.int32, np.int8
+
+EXITED, RUNNING, READY, AT_SYNC, AT_BARRIER, AT_WARPSYNC = (i8(k) for k in range(6))
+NOWHERE = i32(1 << 30)
+RECURSION_CAVEAT = (
+    "executed counts are not certain here: lanes of a warp return from different depths of recursion together (of 68 "
+    "recorded launches of recursive kernels 9 differ, by up to 19 % of the instructions; counters that the profiler "
+    "reads without instrumentation differ more often)"
+)
+JOIN_CAVEAT = (
+    "counts are not certain here: lanes that wait for their turn stand where others of their warp wait already, and "
+    "when the two go on together was seen to differ (recorded: up to 9 in 1,243 instructions, mostly BSYNC; 37 % in a "
+    "loop that is entered in the middle)"
+)
+STEP = 16
+
+
+class Turns:
+    """State of a chunk's lanes; groups put aside get their turn last come, first served."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self.chunk = chunk
+        self.caveats: set[str] = set()  # sentences on counts that the model does not decide for certain
+
+    def start(self) -> None:
+        """All living lanes at address 0."""
+        self.together = True  # every living lane executes at the same address
+        self.barriers: list[Array | None] = [None] * 17  # members by convergence barrier; None: never set
+        self.status: Array = np.full((1, 1), RUNNING)
+        self.place: Array = np.zeros((1, 1), i32)
+        self.order: Array = np.zeros((1, 1), i32)  # of ready lanes: which group of the warp was put aside last
+        self.joinable: Array = np.zeros((1, 1), bool)  # of ready lanes: whether a group put aside next may join them
+        self.yielded: Array = np.zeros((1, 1), bool)  # ready lanes that barriers do not wait for
+        self.splits = 0
+        self.next_other = int(NOWHERE)  # lowest address at which other running lanes stand
+        self.sync_points: dict[int, int] = {}
+        self.warpsync_masks: dict[int, Array] = {}
+        self.collectives: dict[int, Array] = {}  # masks of lanes that wait for a collective section, by address
+        self.targets: Array = np.zeros((1, 1), i32)  # where lanes go after it
+        self.deferred: Array = np.zeros((1, 1), bool)  # lanes that wait for their turn at a WARPSYNC
+        self.reduction = ""  # of the block barrier in progress: POPC, AND, OR
+        self.reduction_lanes: Array = np.zeros((1, 1), u32)  # lanes that contributed to it, by block
+
+    def _separate(self, address: int) -> None:
+        """Leave the state in which everyone is at one address: give each lane its own."""
+        if not self.together:
+            return
+        alive = self.chunk.alive_mask()
+        self.status = np.where(alive, RUNNING, EXITED)
+        self.place = np.full((1, self.chunk.threads), address, i32)
+        self.order = np.zeros((1, self.chunk.threads), i32)
+        self.together = False
+
+    def _keep(self, address: int) -> None:
+        """Note where the executing lanes stand."""
+        self.place = np.where(self.chunk.active_mask(), i32(address), self.place)
+
+    def _put_aside(self, lanes: Array, joining: Array) -> None:
+        """Lanes (one group a warp) wait for their turn, before all that wait already.
+
+        In warps where they are among ``joining`` they become one with the group put aside before them, if that stands
+        at the same address and had jumped there, too.
+        """
+        self.splits += 1
+        ready = self.status == READY
+        latest = self._warp_max(np.where(ready, self.order, i32(-1)))
+        before = ready & (self.order == latest) & self.joinable
+        here = self._warp_max(np.where(lanes & joining, self.place, i32(-1)))
+        united = before & (self.place == here)
+        self._note_doubt(lanes, united)
+        self.status = np.where(lanes, READY, self.status)
+        self.order = np.where(lanes | united, i32(self.splits), self.order)
+        self.joinable = np.where(lanes, joining, self.joinable)
+
+    def _note_doubt(self, lanes: Array, united: Array) -> None:
+        """Add a caveat where ``lanes`` stand with others that wait and it is not sure whether they join them."""
+        here = self._warp_max(np.where(lanes, self.place, i32(-1)))
+        same = (self.status == READY) & ~lanes & (self.place == here)
+        if same.any():
+            running = (self.status == RUNNING) & ~lanes
+            alone = self._warp_count(self.chunk.wide(running)) == 1
+            if (same & (~united | alone)).any():
+                self.caveats.add(JOIN_CAVEAT)
+
+    @staticmethod
+    def _warp_max(values: Array) -> Array:
+        """The largest value of each warp, in all its lanes."""
+        return np.repeat(values.reshape(values.shape[0], -1, 32).max(axis=2), 32, axis=1)
+
+    def _turns(self, targets: Array, active: Array) -> Array:
+        """In which order the groups of each warp go to their targets: 0 for the first.
+
+        The group of the lowest lane goes first, unless it has more than half of the lanes that are left; so do the
+        others after it (recording h200_flow, kernels indirect_*).
+        """
+        turn = np.zeros(active.shape, i32)
+        left, number = active, 0
+        while left.any():
+            group = left & (targets == Lanes(self.chunk, left).first_active(targets))
+            rest = left & ~group
+            large = self._warp_count(group) > self._warp_count(rest)
+            other = rest & (targets == Lanes(self.chunk, rest).first_active(targets))
+            group = np.where(large & self.chunk.warp_any(rest), other, group)
+            turn = np.where(group, i32(number), turn)
+            left, number = left & ~group, number + 1
+        return turn
+
+    @staticmethod
+    def _warp_count(lanes: Array) -> Array:
+        """How many lanes of each warp, in all its lanes."""
+        return np.repeat(lanes.reshape(lanes.shape[0], -1, 32).sum(axis=2, dtype=i32), 32, axis=1)
