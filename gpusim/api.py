@@ -17,6 +17,7 @@ from gpusim.machine import DeviceMemory, Engine, Listener, compile_program
 from gpusim.machine.engine import chunk_size
 from gpusim.machine.limits import check_shape, limits_of, occupancy, triple
 from gpusim.machine.memory import DEFAULT_BASE, GUARD_BYTES
+from gpusim.machine.runtime import CALLABLE, Runtime
 from gpusim.result import Finished, LaunchFacts, Result, build_result
 from gpusim.sass import Program
 from gpusim.sass.instruction import Location, decode
@@ -34,6 +35,7 @@ from gpusim.toolchain import (
 )
 
 Progress = Callable[[int, int], None]
+POINTER_BANK = 2  # constant bank with the addresses that function pointers, which are offsets into it, stand for
 SIZE_OF_STACK_AND_SLACK = 1024  # bytes of local memory a thread has besides the stack its kernel states
 
 
@@ -55,7 +57,13 @@ class Kernel:
     def program(self) -> Program:
         """The decoded instructions."""
         raw = self.module.listing[self.function.name]
-        return Program([self._decoded(r) for r in raw], self.function.branch_targets)
+        return Program([self._decoded(r) for r in raw], self.function.branch_targets, self._entries())
+
+    def _entries(self) -> set[int]:
+        """Where calls through pointers may go: the functions in the kernel's code and those its pointer table names."""
+        table = self.module.linked.banks(self.function.name).get(POINTER_BANK, b"")
+        named = {int.from_bytes(table[k : k + 8], "little") for k in range(0, len(table) - 7, 8)}
+        return named | {part.address for part in self.function.subroutines}
 
     def _decoded(self, raw: RawInstruction) -> Any:
         line = self.function.line_at(raw.address)
@@ -174,6 +182,7 @@ class Kernel:
             local_bytes=local_bytes,
             listeners=(collector := Collector(self.program), sampler := PatternSampler(self.program), *listeners),
             chunk_threads=chunk_size(function.registers),
+            runtime=(runtime := module.runtime(function)),
         )
         _tell(listeners, "started")
         tally = engine.run(progress)
@@ -181,8 +190,16 @@ class Kernel:
             bound.write_back(memory)
             module.keep_variables(memory, variables)
         facts = self.facts(shape, threads, int(shared_bytes))
-        caveats = frozenset(engine.flow.caveats)
-        done = Finished(facts, self.program, tally, function.barriers, source=module.source_lines(), caveats=caveats)
+        caveats = frozenset(engine.flow.caveats | runtime.caveats)
+        done = Finished(
+            facts,
+            self.program,
+            tally,
+            function.barriers,
+            source=module.source_lines(),
+            caveats=caveats,
+            output=runtime.output,
+        )
         _tell(listeners, "finished", done)
         return build_result(done, collector, sampler)
 
@@ -253,6 +270,15 @@ class Module(Mapping[str, Kernel]):
     @cached_property
     def listing(self) -> dict[str, list[RawInstruction]]:
         return disassemble(self.cubin, self.linked, cache=default_cache())
+
+    def runtime(self, function: FunctionInfo) -> Runtime:
+        """The driver's functions for a launch of one of the kernels."""
+        names = {address: name for name, address in self.linked.externals.items()}
+        return Runtime(names, self.linked.addresses[function.name])
+
+    def unknown_functions(self) -> list[str]:
+        """Functions of the device runtime that the module refers to and gpusim cannot carry out."""
+        return sorted(self.linked.externals.keys() - set(CALLABLE))
 
     def add_variables(self, memory: DeviceMemory) -> Any:
         """Put the module's __device__ and __constant__ variables into device memory, where the code expects them."""

@@ -72,8 +72,8 @@ class LaunchFacts:
 class Finished:
     """What a launch leaves behind once it has run, besides its counters: all that a Result needs of the program.
 
-    ``barriers``: block barriers that the kernel uses.  ``caveats``: what of the execution makes counts uncertain.  A
-    listener with a method ``finished`` is given this.
+    ``barriers``: block barriers that the kernel uses.  ``caveats``: what of the execution makes counts uncertain.
+    ``output``: what the kernel printed.  A listener with a method ``finished`` is given this.
     """
 
     launch: LaunchFacts
@@ -83,6 +83,7 @@ class Finished:
     path: str = "full execution"
     source: dict[str, list[str]] = field(default_factory=dict, repr=False)
     caveats: frozenset[str] = frozenset()
+    output: str = ""
 
     @property
     def occupancy(self) -> Occupancy:
@@ -101,6 +102,7 @@ class Result:
     address.  ``path`` says how it was computed.  ``patterns``: the addresses of the first warp that accessed memory
     with an instruction, by the instruction's address.  ``caveats``: sentences on counts that are not certain, if any.
     ``exactness``: "exact", or "modelled" where the execution met something that makes counts uncertain.
+    ``output``: what the kernel printed, block by block, within a block in order of execution.
     """
 
     launch: LaunchFacts
@@ -112,6 +114,7 @@ class Result:
     patterns: dict[int, Pattern] = field(default_factory=dict, repr=False)
     caveats: list[str] = field(default_factory=list)
     exactness: str = "exact"
+    output: str = ""
 
     @property
     def findings(self) -> list[dict[str, Any]]:
@@ -134,6 +137,7 @@ class Result:
             "instructions": [asdict(i) for i in self.instructions],
             "findings": self.findings,
             "caveats": self.caveats,
+            "output": self.output,
         }
 
 
@@ -161,6 +165,7 @@ def build_result(done: Finished, collector: Collector, sampler: PatternSampler) 
         patterns=sampler.patterns,
         caveats=sorted(uncertain | _architecture_caveat(done.launch.arch)),
         exactness="modelled" if uncertain else "exact",
+        output=done.output,
     )
 
 

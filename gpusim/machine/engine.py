@@ -16,6 +16,7 @@ from gpusim.machine.codegen import BlockWriter
 from gpusim.machine.events import Access, Branch, Listener
 from gpusim.machine.flow import INDIRECT_CAVEAT, STEP, Flow
 from gpusim.machine.memory import DeviceMemory
+from gpusim.machine.runtime import Runtime, thread_name
 from gpusim.sass.form import ControlOp, MemoryOp
 from gpusim.sass.operands import Predicate
 from gpusim.sass.program import BasicBlock, Program
@@ -93,13 +94,16 @@ class Engine:
         local_bytes: int,
         listeners: tuple[Listener, ...] = (),
         chunk_threads: int = MOST_CHUNK,
+        runtime: Runtime | None = None,
     ) -> None:
+        self.runtime = runtime or Runtime()
         self.compiled, self.program = compiled, compiled.program
         self.listeners = listeners
         self.constants = {k: np.frombuffer(v + b"\0" * 8, np.uint8) for k, v in constants.items()}
         self.sizes = {k: len(v) for k, v in constants.items()}
         self.chunk = Chunk(grid, block, shared_bytes, local_bytes)
         self.chunk.constant_load = self._constant_load
+        self.chunk.code_base = self.runtime.code_base
         self.flow = Flow(self.chunk)
         self.memory = MemoryUnit(self.chunk, device, shared_start, self._access, self._describe)
         self.total_blocks = grid[0] * grid[1] * grid[2]
@@ -178,6 +182,7 @@ class Engine:
             for first in range(0, self.total_blocks, self.chunk_blocks):
                 blocks = min(self.chunk_blocks, self.total_blocks - first)
                 self._run_chunk(first, blocks)
+                self.runtime.end_chunk()
                 if progress is not None:
                     progress(first + blocks, self.total_blocks)
         return self._tally()
@@ -248,6 +253,8 @@ class Engine:
             return self._warp_sync(block, op, chosen, address)
         if kind == "collective_end":
             return flow.end_collective(address)
+        if kind == "call_register":
+            return self._call_register(block, op, chosen, address, following)
         if kind in ("indirect", "return"):
             return self._indirect(block, op, chosen, address, following)
         if kind == "trap":
@@ -342,20 +349,52 @@ class Engine:
             targets = value.astype(np.int64) + offset
         else:
             targets = value.astype(np.int64) + offset + following
+        return self._scattered(block, op, targets, chosen, address, following)
+
+    def _call_register(
+        self, block: BasicBlock, op: ControlOp, chosen: Array | None, address: int, following: int
+    ) -> int | None:
+        """A call of the function whose address a register pair holds: one of the kernel's, or one of the runtime's."""
+        chunk = self.chunk
+        targets = self.reads[block.number](chunk)[0]
+        lanes = chunk.active_mask() if chosen is None else chunk.wide(chosen)
+        shape = np.broadcast_shapes(targets.shape, lanes.shape)
+        called = np.unique(np.broadcast_to(targets, shape)[np.broadcast_to(lanes, shape)])
+        externals = [self.runtime.externals.get(int(target)) for target in called]
+        if len(externals) == 1 and externals[0] is not None:
+            self.runtime.call(externals[0], chunk, self.memory.device, lanes, lambda: self._describe(block.last))
+            self._branch_event(block.last, op, chunk.warp_count, 0, 0)
+            return self.flow.go(following)
+        base = self.runtime.code_base if op.detail["absolute"] else -(op.target or 0)
+        places = targets.astype(np.int64) - base
+        unknown = ~np.isin(places, list(self.functions)) & lanes
+        if unknown.any():
+            at, thread = (int(x) for x in np.argwhere(np.broadcast_to(unknown, (chunk.blocks, chunk.threads)))[0])
+            raise ExecutionError(
+                f"a call through a pointer that holds no function of this kernel, by {thread_name(chunk, at, thread)}, "
+                f"{self._describe(block.last)}"
+            )
+        return self._scattered(block, op, places, chosen, address, following)
+
+    def _scattered(
+        self, block: BasicBlock, op: ControlOp, targets: Array, chosen: Array | None, address: int, following: int
+    ) -> int | None:
+        """Each executing lane goes to its own address, those that are not ``chosen`` on."""
         if chosen is not None:
             targets = np.where(chosen, targets, following)
-        before = chunk.warp_count
+        before = self.chunk.warp_count
         result, split = self.flow.scatter(targets, address)
-        if split and op.kind == "indirect":
+        if split and op.kind != "return":
             self.flow.caveats.add(INDIRECT_CAVEAT)
         self._branch_event(block.last, op, before - split, 0, split)
         return result
 
     def _branch_event(self, index: int, op: ControlOp, taken: int, fallen: int, divergent: int) -> None:
-        if op.kind not in (*_BRANCHES, "indirect", "return"):
+        if op.kind not in (*_BRANCHES, "indirect", "return", "call_register"):
             return
         total = taken + fallen + divergent
-        event = Branch(index, op.kind, total, taken, fallen, divergent)
+        kind = "call" if op.kind == "call_register" else op.kind
+        event = Branch(index, kind, total, taken, fallen, divergent)
         for listener in self.listeners:
             listener.branch(event)
 

@@ -83,6 +83,10 @@ class Lanes:
             raise UnsupportedError(f"the special register {name} has no defined value in the simulator")
         return np.full((1, 1), self.chunk.ticks, np.uint64 if bits == 64 else u32)
 
+    def code_address(self, place: int) -> Array:
+        """The address of the instruction at ``place`` (bytes within the program)."""
+        return np.full((1, 1), self.chunk.code_base + place, np.uint64)
+
     def lane_ids(self) -> Array:
         """(1, T) lane number of each thread."""
         return self.chunk.lane_ids

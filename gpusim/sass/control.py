@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusim.sass.form import ControlOp, Form, Semantics
+from gpusim.sass.form import ControlOp, Form, Semantics, Source
 from gpusim.sass.operands import Immediate, Named, Predicate, Register
 from gpusim.sass.registry import opcode
 
@@ -65,8 +65,6 @@ def indirect_branch(form: Form) -> Semantics:
         raise form.refuse("expected a register pair")
     offset = form.integer()
     form.finish()
-    from gpusim.sass.form import Source
-
     plain = Register(register.file, register.index)
     return ControlOp("indirect", offset, sources=(Source(plain, "u64"),))
 
@@ -159,15 +157,24 @@ def end_collective(form: Form) -> Semantics:
 
 @opcode("CALL")
 def call(form: Form) -> Semantics:
-    """Go to a function; the return address was put in a register by an ordinary move."""
+    """Go to a function; the return address was put in a register by an ordinary move.
+
+    From a register pair, .REL takes an address within the section (function pointers are places in the table of
+    constant bank 2 that holds these), .ABS one in the module's code: how the runtime's printf and assert are called.
+    """
     kind = form.choice("REL", "ABS")
-    form.without_effect("NOINC")
+    form.without_effect("NOINC")  # keeps a counter of the debugger's as it is
     conditions = _conditions(form)
     operand = form.take()
+    if isinstance(operand, Register) and not operand.suffixes and not operand.negated:
+        offset = form.integer() if kind == "REL" else 0
+        form.finish()
+        pair = Source(Register(operand.file, operand.index), "u64")
+        return ControlOp("call_register", offset, conditions, (pair,), detail={"absolute": kind == "ABS"})
     if isinstance(operand, Immediate) and isinstance(operand.value, int) and kind == "REL":
         form.finish()
         return ControlOp("call", operand.value, conditions)
-    raise form.refuse("a call through a register or to an absolute address")
+    raise form.refuse("a call to an absolute address")
 
 
 @opcode("RET")
@@ -180,8 +187,6 @@ def return_from_call(form: Form) -> Semantics:
         raise form.refuse("expected a register pair")
     offset = form.integer()
     form.finish()
-    from gpusim.sass.form import Source
-
     return ControlOp("return", offset, sources=(Source(Register(register.file, register.index), "u32"),))
 
 

@@ -103,7 +103,8 @@ class MemoryOp:
 class ControlOp:
     """Something that decides which instruction comes next.
 
-    ``kind``: branch, branch_divergent, branch_convergent, indirect, call, return, exit, sync_push (BSSY), sync (BSYNC),
+    ``kind``: branch, branch_divergent, branch_convergent, indirect, call, call_register (through a register pair),
+    return, exit, sync_push (BSSY), sync (BSYNC),
     sync_break (BREAK), warp_sync, barrier, barrier_to_register, register_to_barrier, barrier_to_barrier,
     collective_end, trap, nothing.
     """

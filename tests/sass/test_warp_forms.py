@@ -84,7 +84,7 @@ def test_elections(module):
     [
         ("SYNCS.EXCH.64 URZ, [UR8], UR4", "mbarrier"),
         ("ATOMS.ARRIVE.64 R2, [URZ]", "mbarrier"),
-        ("LEPC R20, 0x140", "printf"),
+        ("CALL.ABS 0x140", "absolute address"),
         ("ELECT P0, UR6, P1", "election"),
         ("ATOMG.E.CAS.STRONG.GPU P0, R0, [R2.64], R4, R5", "predicate result"),
         ("QSPC.E.S P0, R1, [R4]", "register result"),
