@@ -11,6 +11,7 @@ import numpy as np
 
 from gpusim.errors import ExecutionError
 from gpusim.machine.access import MemoryUnit
+from gpusim.machine.barriers import COUNT_MASK, NUMBERS, PACKED_COUNT
 from gpusim.machine.chunk import Chunk
 from gpusim.machine.codegen import BlockWriter
 from gpusim.machine.events import Access, Branch, Listener
@@ -242,11 +243,7 @@ class Engine:
         if kind == "sync":
             return flow.sync(op.barrier, chosen, address)
         if kind == "barrier":
-            if op.barrier != 0:
-                raise instruction.unsupported("a named block barrier")
-            if op.sources:
-                flow.contribute(op.detail["reduction"], self.reads[block.number](chunk)[0], chosen)
-            return flow.barrier(chosen, address)
+            return self._barrier(block, op, chosen, address)
         if kind == "sync_break":
             return flow.leave(op.barrier, chosen, address)
         if kind == "warp_sync":
@@ -260,6 +257,28 @@ class Engine:
         if kind == "trap":
             raise ExecutionError(f"the kernel stopped itself (trap or failed assertion), {self._describe(index)}")
         raise instruction.unsupported(f"control operation {kind}")
+
+    def _barrier(self, block: BasicBlock, op: ControlOp, chosen: Array | None, address: int) -> int | None:
+        """BAR: number and thread count are literals, or come from registers, from one together if ``packed``."""
+        values = list(self.reads[block.number](self.chunk)) if op.sources else []
+        number = np.full((1, 1), op.barrier, np.int32)
+        count = None if op.detail["count"] is None else np.full((1, 1), op.detail["count"], np.int32)
+        if op.detail["packed"]:
+            word = values.pop(0).view(np.int32)
+            number, count = word & np.int32(NUMBERS - 1), word >> PACKED_COUNT & COUNT_MASK
+        else:
+            if op.detail["number_read"]:
+                number = values.pop(0).view(np.int32)
+            if op.detail["count_read"]:
+                count = values.pop(0).view(np.int32)
+        where = self._describe(block.last)
+        if op.detail["kind"] == "ARV":
+            assert count is not None
+            return self.flow.arrive(chosen, address, number, count, where)
+        if op.detail["kind"] == "RED":
+            lanes = self.chunk.active_mask() if chosen is None else self.chunk.wide(chosen)
+            self.flow.named.contribute(number, op.detail["reduction"], values.pop(), lanes)
+        return self.flow.barrier(chosen, address, number, count, where)
 
     def _warp_sync(self, block: BasicBlock, op: ControlOp, chosen: Array | None, address: int) -> int | None:
         """Lanes whose mask differs from their warp's first one wait for their turn; they were issued all the same."""

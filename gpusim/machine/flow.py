@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpusim.errors import ExecutionError
+from gpusim.machine.barriers import BlockBarriers
 from gpusim.machine.chunk import Chunk, shrink_rows
 from gpusim.machine.lanes import Lanes
 
@@ -48,6 +49,7 @@ class Flow:
 
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
+        self.named = BlockBarriers(chunk)
         self.caveats: set[str] = set()  # sentences on counts that the model does not decide for certain
 
     def start(self) -> None:
@@ -64,8 +66,7 @@ class Flow:
         self.collectives: dict[int, Array] = {}  # masks of lanes that wait for a collective section, by address
         self.targets: Array = np.zeros((1, 1), i32)  # where lanes go after it
         self.deferred: Array = np.zeros((1, 1), bool)  # lanes that wait for their turn at a WARPSYNC
-        self.reduction = ""  # of the block barrier in progress: POPC, AND, OR
-        self.reduction_lanes: Array = np.zeros((1, 1), u32)  # lanes that contributed to it, by block
+        self.named.start()
 
     # -- choosing ---------------------------------------------------------------------------------------------------
     def _separate(self, address: int) -> None:
@@ -154,10 +155,12 @@ class Flow:
         at_barrier = int(np.count_nonzero(kinds == AT_BARRIER))
         meeting = int(np.count_nonzero((kinds == AT_SYNC) | (kinds == AT_WARPSYNC)))
         address = int(np.broadcast_to(self.place, shape)[block, thread])
+        which = self.named.describe(block, self.status == AT_BARRIER, self.status == EXITED)
+        barriers = f"; in that block wait {which}" if which else ""
         return ExecutionError(
             f"deadlock: no thread can go on; {at_barrier} wait at a block barrier and {meeting} for lanes of their "
-            f"warp (first: thread {thread} of block {chunk.first_block + block}, at {address:#x}); is a barrier "
-            f"inside a condition that only some threads meet?"
+            f"warp (first: thread {thread} of block {chunk.first_block + block}, at {address:#x}{barriers}); is a "
+            f"barrier inside a condition that only some threads meet?"
         )
 
     # -- branches ---------------------------------------------------------------------------------------------------
@@ -423,29 +426,47 @@ class Flow:
         chunk.set_active(shrink_rows(active & ~lanes))
 
     # -- block barriers ---------------------------------------------------------------------------------------------
-    def barrier(self, waiting: Array | None, address: int) -> int | None:
-        """BAR.SYNC 0: wait until every living thread of the block is here."""
+    def barrier(
+        self, waiting: Array | None, address: int, number: Array, count: Array | None, where: str
+    ) -> int | None:
+        """BAR.SYNC and BAR.RED: wait until the threads that the barrier is for are here.
+
+        ``number`` of the barrier and ``count`` of threads (None: all of the block) by lane; ``where`` is for errors.
+        """
         following = address + STEP
-        chunk = self.chunk
-        if self.together and waiting is None:
-            self._deliver(np.ones((1, 1), bool))
-            return following
+        chunk, named = self.chunk, self.named
         active = chunk.active_mask()
         arriving = active if waiting is None else chunk.wide(waiting)
+        if self.together and waiting is None and named.passes(number, count):
+            named.deliver_to_all(number)
+            return following
         self._separate(address)
         self._keep(following)
+        if count is not None or named.expected or number.any():
+            named.announce(number, count, arriving, where)
         self.status = np.where(arriving, AT_BARRIER, self.status)
+        named.number = np.where(arriving, number, named.number)
+        self._release_barrier()
+        return self.pick()
+
+    def arrive(self, arriving: Array | None, address: int, number: Array, count: Array, where: str) -> int | None:
+        """BAR.ARV: count at the barrier and go on."""
+        lanes = self.chunk.active_mask() if arriving is None else self.chunk.wide(arriving)
+        self._separate(address)
+        self._keep(address + STEP)
+        self.named.announce(number, count, lanes, where)
+        self.named.arrive(number, lanes)
         self._release_barrier()
         return self.pick()
 
     def _release_barrier(self) -> None:
         waiting = self.status == AT_BARRIER
-        if not waiting.any():
+        if not waiting.any() and not self.named.arrived:
             return
-        complete = (waiting | (self.status == EXITED)).all(axis=1, keepdims=True)
-        free = waiting & complete
+        free = self.named.release(waiting, self.status == EXITED)
         if not free.any():
             return
+        free = shrink_rows(free)
         self.status = np.where(free, RUNNING, self.status)
         # lanes of one warp that stood at different barriers go on one group after the other
         rows = max(free.shape[0], self.place.shape[0])
@@ -456,31 +477,3 @@ class Flow:
             self.splits += 1
             self.status = np.where(later, READY, self.status)
             self.order = np.where(later, i32(self.splits), self.order)
-        self._deliver(free.any(axis=1, keepdims=True))
-
-    def contribute(self, reduction: str, predicate: Array, mask: Array | None) -> None:
-        """BAR.RED: add the executing lanes' predicate to their block's running count."""
-        chunk = self.chunk
-        active = chunk.active_mask() if mask is None else chunk.wide(mask)
-        shape = (chunk.blocks, chunk.threads)
-        holding = np.broadcast_to(predicate & active, shape).sum(axis=1, keepdims=True, dtype=u32)
-        present = np.broadcast_to(active, shape).sum(axis=1, keepdims=True, dtype=u32)
-        chunk.barrier_sum = chunk.barrier_sum + holding
-        self.reduction_lanes = self.reduction_lanes + present
-        self.reduction = reduction
-
-    def _deliver(self, rows: Array) -> None:
-        """Blocks whose barrier is complete see the reduction's result; the running count starts anew."""
-        if not self.reduction:
-            return
-        chunk = self.chunk
-        count = chunk.barrier_sum
-        if self.reduction == "POPC":
-            result = count
-        else:
-            holds = count == self.reduction_lanes if self.reduction == "AND" else count > 0
-            result = np.where(holds, u32(0xFFFFFFFF), u32(0))
-        rows = np.broadcast_to(rows, (chunk.blocks, 1))
-        chunk.barrier_result = np.where(rows, result, np.broadcast_to(chunk.barrier_result, rows.shape))
-        chunk.barrier_sum = np.where(rows, u32(0), count)
-        self.reduction_lanes = np.where(rows, u32(0), self.reduction_lanes)

@@ -192,17 +192,40 @@ def return_from_call(form: Form) -> Semantics:
 
 @opcode("BAR")
 def block_barrier(form: Form) -> Semantics:
-    """Wait for all threads of the block (barrier 0), or reduce a predicate over them."""
-    form.without_effect("DEFER_BLOCKING")
-    kind = form.choice("SYNC", "RED")
+    """Wait for threads of the block (.SYNC), arrive without waiting (.ARV), reduce a predicate over them (.RED).
+
+    Operands: the barrier's number; how many threads it is for (left out: all); the predicate.  Number and count come
+    from one register when the same one stands for both: number in its low four bits, count from bit 16 on (read off the
+    code that the compiler puts before it).
+    """
+    form.without_effect("DEFER_BLOCKING")  # how a warp waits, not for what
+    kind = form.choice("SYNC", "RED", "ARV")
     reduction = form.choice("POPC", "AND", "OR") if kind == "RED" else ""
-    number = form.take()
-    if not (isinstance(number, Immediate) and isinstance(number.value, int)):
-        raise form.refuse("a barrier number from a register")
+    most = form.remaining() - (1 if reduction else 0)
+    if not 1 <= most <= 2 or (kind == "ARV" and most != 2):
+        raise form.refuse("a barrier with these operands")
+    packed = most == 2 and isinstance(form.peek(), Register) and len(set(form.instruction.operands[:2])) == 1
+    literal: list[int | None] = []
+    for _ in range(most):
+        if isinstance(form.peek(), Immediate):
+            literal.append(form.integer())
+        elif packed and literal:
+            form.take()
+        else:
+            form.source("u32")
+            literal.append(None)
     if reduction:
         form.source_predicate()
     form.finish()
-    return ControlOp("barrier", sources=tuple(form.sources), barrier=number.value, detail={"reduction": reduction})
+    detail = {
+        "kind": kind,
+        "reduction": reduction,
+        "packed": packed,
+        "number_read": literal[0] is None,
+        "count_read": not packed and most == 2 and literal[1] is None,
+        "count": literal[1] if most == 2 and not packed else None,
+    }
+    return ControlOp("barrier", sources=tuple(form.sources), barrier=literal[0] or 0, detail=detail)
 
 
 @opcode("B2R")
