@@ -35,6 +35,12 @@ def _join(mask: Array | None, *values: Array) -> tuple[Array, list[Array]]:
     return chosen, [np.broadcast_to(v, shape)[chosen] for v in values]
 
 
+def _first_bytes(word: Array, count: Array) -> Array:
+    """The first ``count`` bytes (0 to 4; less or more are cut) of words, zeros after them."""
+    bits = (8 * np.clip(count, 0, 4)).astype(u64)
+    return (word.astype(u64) & ((u64(1) << bits) - u64(1))).astype(u32)
+
+
 class MemoryUnit:
     """Carries out MemoryOps for a chunk.  ``describe(index)`` names an instruction for error messages."""
 
@@ -429,16 +435,30 @@ class MemoryUnit:
         if condition is not None:
             reading = condition if mask is None else condition & mask
         reads = self._anyone(reading)
-        source = self._checked_global(index, origin, reading, op.width) if reads else np.zeros((1, 1), i64)
+        left_out = origin & u64(op.width - 1 if op.partial else 0)  # bytes at the end that are not read
+        origin = origin - left_out
+        source = self._copy_source(index, op, origin, left_out, reading) if reads else np.zeros((1, 1), i64)
         offsets = self._checked_shared(index, target, mask, op.width) if self._anyone(mask) else target.astype(i64)
         place = source + self.device.base
         self._event(index, op, "global", place, reading)
+        if op.partial:
+            place = origin.view(i64)  # lanes that read nothing count with their address
         self._event(index, op, "shared", offsets, mask, place, reading)
         if not self._anyone(mask):
             return
         words = tuple(np.zeros((1, 1), u32) for _ in range(op.width // 4))
         if reads:
             words = tuple(np.take(self.device.words32, (source >> 2) + k) for k in range(op.width // 4))
+            if op.partial:
+                words = tuple(_first_bytes(word, op.width - left_out.view(i64) - 4 * k) for k, word in enumerate(words))
             if condition is not None:
                 words = tuple(np.where(condition, word, u32(0)) for word in words)
         self._write(self.chunk.shared_flat, offsets + self.chunk.shared_rows, op.width, mask, words)
+
+    def _copy_source(self, index: int, op: MemoryOp, origin: Array, left_out: Array, reading: Array | None) -> Array:
+        """Byte offsets into device memory that a copy reads from; only what is read must lie in a buffer."""
+        if not op.partial:
+            return self._checked_global(index, origin, reading, op.width)
+        source = self._checked_global(index, origin, reading, 1)
+        self._checked_global(index, origin + (u64(op.width - 1) - left_out), reading, 1)
+        return source

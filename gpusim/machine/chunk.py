@@ -44,6 +44,7 @@ class Chunk:
         self.blocks = 0
         self.first_block = 0
         self.ticks = 0
+        self.news = 0  # changes of asynchronous barriers
         self.code_base = 0  # address of the program's first instruction
         self._thread_special = self._thread_registers(thread)
         self.special: dict[str, Array] = {}

@@ -402,16 +402,19 @@ class Engine:
         if chosen is not None:
             targets = np.where(chosen, targets, following)
         before = self.chunk.warp_count
-        result, split = self.flow.scatter(targets, address)
-        if split and op.kind != "return":
+        result, split, times = self.flow.scatter(targets, address)
+        if split and op.kind == "indirect":
             self.flow.caveats.add(INDIRECT_CAVEAT)
-        self._branch_event(block.last, op, before - split, 0, split)
+        self._branch_event(block.last, op, before - split, 0, times, before)
         return result
 
-    def _branch_event(self, index: int, op: ControlOp, taken: int, fallen: int, divergent: int) -> None:
+    def _branch_event(
+        self, index: int, op: ControlOp, taken: int, fallen: int, divergent: int, warps: int | None = None
+    ) -> None:
+        """Tell the listeners; ``warps`` that branched: left out where none splits into more than two groups."""
         if op.kind not in (*_BRANCHES, "indirect", "return", "call_register"):
             return
-        total = taken + fallen + divergent
+        total = taken + fallen + divergent if warps is None else warps
         kind = "call" if op.kind == "call_register" else op.kind
         event = Branch(index, kind, total, taken, fallen, divergent)
         for listener in self.listeners:

@@ -22,7 +22,7 @@ from gpusim.machine.lanes import Lanes
 Array = np.ndarray[Any, Any]
 u32, i32, i8 = np.uint32, np.int32, np.int8
 
-EXITED, RUNNING, READY, AT_SYNC, AT_BARRIER, AT_WARPSYNC = (i8(k) for k in range(6))
+EXITED, RUNNING, READY, AT_SYNC, AT_BARRIER, AT_WARPSYNC, HELD, ASIDE = (i8(k) for k in range(8))
 NOWHERE = i32(1 << 30)
 RECURSION_CAVEAT = (
     "executed counts are not certain here: lanes of a warp return from different depths of recursion together, and "
@@ -37,6 +37,18 @@ BREAK_CAVEAT = (
     "together was seen to differ (recorded: 5 in 1,247 instructions)"
 )
 STEP = 16
+# Warps go at the lowest address first.  One that waits in a loop for what another one writes would keep that one from
+# running for ever; so after this many blocks of the program it is set aside (ASIDE) until the others can do no more.
+PATIENCE = 4096
+# Lanes of one warp that wait in a loop for what its other lanes write let these go on after so many times PATIENCE.
+STALLS = 25
+MOST_WAKES = (
+    100  # looks at an mbarrier, of all lanes that wait at one, while nothing else happens: then it is a deadlock
+)
+SPIN_CAVEAT = (
+    "counts are not certain here: lanes of a warp wait in a loop for its other lanes, and how often they go round "
+    "depends on timing"
+)
 
 
 def same_lanes(first: Array, second: Array) -> bool:
@@ -65,6 +77,10 @@ class Flow:
         self.warpsync_masks: dict[int, Array] = {}
         self.collectives: dict[int, Array] = {}  # masks of lanes that wait for a collective section, by address
         self.targets: Array = np.zeros((1, 1), i32)  # where lanes go after it
+        self.turns = 0  # blocks that lanes executed while others had to wait for them
+        self.stalls = 0  # times that these were PATIENCE blocks and no other warp could run
+        self.wakes, self.news = 0, 0  # times in a row that held lanes had to look again though there were no news
+        self.forced: Array = np.zeros((1, 1), bool)  # lanes that do so now
         self.deferred: Array = np.zeros((1, 1), bool)  # lanes that wait for their turn at a WARPSYNC
         self.named.start()
 
@@ -85,8 +101,12 @@ class Flow:
 
     def go(self, address: int) -> int | None:
         """The executing lanes continue at ``address``; returns where the next block starts."""
-        if self.together or address < self.next_other:
+        if self.together:
             return address
+        if address < self.next_other:
+            self.turns += 1
+            if self.turns < PATIENCE:
+                return address
         self._keep(address)
         return self.pick()
 
@@ -100,7 +120,10 @@ class Flow:
         if not running.any():
             if not (self.status != EXITED).any():
                 return None
-            raise self._deadlock()
+            running = self._wake()
+        self.turns += 1
+        if self.turns >= PATIENCE:
+            running = self._lose_patience(running)
         places = np.where(running, self.place, NOWHERE)
         address = int(places.min())
         chosen = places == address
@@ -113,6 +136,58 @@ class Flow:
             chunk.set_active(chunk.alive)
         else:
             chunk.set_active(chosen)
+        return address
+
+    def _wake(self) -> Array:
+        """Nobody runs: lanes that were set aside go on, or else those that are held at an mbarrier look at it again."""
+        aside = self.status == ASIDE
+        if not aside.any():
+            aside = self.status == HELD
+            self.wakes = self.wakes + 1 if self.news == self.chunk.news else 0
+            self.news = self.chunk.news
+            if not aside.any() or self.wakes > MOST_WAKES:
+                raise self._deadlock()
+            self.forced = self.forced | aside
+        self.turns = 0
+        self.status = np.where(aside, RUNNING, self.status)
+        return np.asarray(self.status == RUNNING)
+
+    def _lose_patience(self, running: Array) -> Array:
+        """The lanes whose turn it is have had many: let other warps go on, or other lanes of their warps."""
+        self.turns = 0
+        chosen = running & (self.place == np.where(running, self.place, NOWHERE).min())
+        if (running & ~chosen).any() or (self.status == ASIDE).any():
+            self.status = np.where(chosen, ASIDE, self.status)
+        else:
+            self.stalls += 1
+            siblings = self.chunk.warp_any(chosen) & (self.status == READY)
+            if self.stalls < STALLS or not siblings.any():
+                return running
+            self.stalls = 0
+            self.caveats.add(SPIN_CAVEAT)
+            self.splits += 1
+            self.status = np.where(chosen, READY, np.where(siblings, RUNNING, self.status))
+            self.order = np.where(chosen, i32(0), self.order)
+        running = self.status == RUNNING
+        return running if running.any() else self._wake()
+
+    def hold(self, lanes: Array, address: int) -> int | None:
+        """Executing lanes that wait for what others do stay at ``address`` until those can do no more.
+
+        Returns ``address`` if lanes are left that go on there, else where the next block starts.
+        """
+        chunk = self.chunk
+        active = chunk.active_mask()
+        lanes = chunk.wide(lanes) & active
+        if not lanes.any():
+            return address
+        self._separate(address)
+        self._keep(address)
+        self.status = np.where(lanes, HELD, self.status)
+        going = shrink_rows(active & ~lanes)
+        if not going.any():
+            return self.pick()
+        chunk.set_active(going)
         return address
 
     def restrict_to_first_warp(self, address: int) -> None:
@@ -132,7 +207,7 @@ class Flow:
     def _promote(self, running: Array, ready: Array) -> Array:
         """In warps with nobody running, the ready group that split off last runs."""
         chunk = self.chunk
-        waiting = ready & ~chunk.warp_any(running)
+        waiting = ready & ~chunk.warp_any(running | (self.status == ASIDE))
         if not waiting.any():
             return running
         stamps = np.where(waiting, self.order, i32(-1))
@@ -153,14 +228,16 @@ class Flow:
         block, thread = (int(x) for x in np.argwhere(stuck)[0])
         kinds = np.broadcast_to(self.status, shape)
         at_barrier = int(np.count_nonzero(kinds == AT_BARRIER))
+        held = int(np.count_nonzero(kinds == HELD))
+        looking = f", {held} at an asynchronous barrier (mbarrier)" if held else ""
         meeting = int(np.count_nonzero((kinds == AT_SYNC) | (kinds == AT_WARPSYNC)))
         address = int(np.broadcast_to(self.place, shape)[block, thread])
         which = self.named.describe(block, self.status == AT_BARRIER, self.status == EXITED)
         barriers = f"; in that block wait {which}" if which else ""
         return ExecutionError(
-            f"deadlock: no thread can go on; {at_barrier} wait at a block barrier and {meeting} for lanes of their "
-            f"warp (first: thread {thread} of block {chunk.first_block + block}, at {address:#x}{barriers}); is a "
-            f"barrier inside a condition that only some threads meet?"
+            f"deadlock: no thread can go on; {at_barrier} wait at a block barrier{looking} and {meeting} for lanes of "
+            f"their warp (first: thread {thread} of block {chunk.first_block + block}, at {address:#x}{barriers}); is "
+            f"a barrier inside a condition that only some threads meet?"
         )
 
     # -- branches ---------------------------------------------------------------------------------------------------
@@ -171,11 +248,12 @@ class Flow:
         """
         chunk = self.chunk
         active = chunk.active_mask()
+        warps = chunk.warp_count  # before others are chosen
         if not taken.any():
-            return self.go(following), 0, chunk.warp_count, 0
+            return self.go(following), 0, warps, 0
         fallen = active & ~taken
         if not fallen.any():
-            return self.go(target), chunk.warp_count, 0, 0
+            return self.go(target), warps, 0, 0
         taken = shrink_rows(chunk.wide(taken))
         fallen = active & ~taken
         self._separate(address)
@@ -203,8 +281,11 @@ class Flow:
         ]
         return np.repeat(counts[0] < counts[1], 32, axis=1)
 
-    def scatter(self, targets: Array, address: int) -> tuple[int | None, int]:
-        """Each executing lane goes to its own address (indirect branch, return); returns (next, split warps)."""
+    def scatter(self, targets: Array, address: int) -> tuple[int | None, int, int]:
+        """Each executing lane goes to its own address (indirect branch, call, return).
+
+        Returns (next address, warps that split, how often: into k groups k - 1 times; recording h200_calls).
+        """
         chunk = self.chunk
         active = chunk.active_mask()
         rows = max(targets.shape[0], active.shape[0])
@@ -212,7 +293,7 @@ class Flow:
         active = np.broadcast_to(active, wide.shape)
         distinct = np.unique(wide[active])
         if len(distinct) == 1:
-            return self.go(int(distinct[0])), 0
+            return self.go(int(distinct[0])), 0, 0
         self._separate(address)
         lowest = np.where(active, wide, NOWHERE).reshape(rows, -1, 32).min(axis=2)
         lowest = np.repeat(lowest, 32, axis=1)
@@ -225,7 +306,9 @@ class Flow:
         self.splits += len(distinct)
         self.place = np.where(active, wide, self.place)
         split = chunk.warp_total(chunk.warp_any(later))
-        return self.pick(), split
+        ordered = np.sort(np.where(active, wide, lowest).reshape(rows, -1, 32), axis=2)
+        times = int((ordered[:, :, 1:] != ordered[:, :, :-1]).sum()) * (chunk.blocks // rows)
+        return self.pick(), split, times
 
     def exit(self, leaving: Array, address: int, following: int) -> int | None:
         """Lanes in ``leaving`` end; the other executing ones go on at ``following``."""

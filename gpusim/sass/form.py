@@ -91,6 +91,8 @@ class MemoryOp:
     source_address: Address | None = None  # async_copy: where it reads; its one source, if any, is a predicate: lanes
     # for which it fails do not read and write zeros
     bypass: bool = False  # async_copy around L1 (cp.async.cg)
+    partial: bool = False  # async_copy that may read less than it writes (.ZFILL): as many bytes of the global address
+    # as are beyond a multiple of the width are left out at the end, and zeros written instead
     vector: int = 1
 
     @property
