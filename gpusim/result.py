@@ -176,6 +176,8 @@ def _kinds(instruction: Instruction, meaning: object) -> set[str]:
     if not isinstance(meaning, MemoryOp):
         return set()
     operation, space = meaning.operation, meaning.space
+    if operation == "mbarrier":
+        return set()
     if operation == "async_copy":
         return {"wavefront_ldgsts", "conflict_ldgsts", "global_ldgsts"}
     if operation in ("matrix_load", "matrix_store"):

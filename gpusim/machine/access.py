@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpusim.errors import ExecutionError
+from gpusim.machine import mbarrier
 from gpusim.machine import memory as spaces
 from gpusim.machine.atomics import add_vectors, apply_atomic, cast_spin_winners
 from gpusim.machine.chunk import Chunk
@@ -374,6 +375,33 @@ class MemoryUnit:
     def _done(self, op: MemoryOp, chosen: Array) -> tuple[Array, ...]:
         """The predicate result, if the operation has one."""
         return () if op.success is None else (chosen,)
+
+    def mbarrier(
+        self, index: int, op: MemoryOp, address: Array, mask: Array | None, *values: Array
+    ) -> tuple[Array, ...]:
+        """An operation on asynchronous barriers: the words that arriving returns, or whether a phase is complete."""
+        shape = (self.chunk.blocks, self.chunk.threads)
+        if not self._anyone(mask):
+            nothing = np.zeros((1, 1), u32)
+            return (np.zeros((1, 1), bool),) if op.atomic == "check" else (nothing, nothing)
+        offsets = self._checked_shared(index, address, mask, op.width)
+        chosen = np.broadcast_to(self._exact(mask), shape)
+        place = np.broadcast_to(offsets + self.chunk.shared_rows, shape) >> 3
+        lanes_of = [np.broadcast_to(value, shape)[chosen] for value in values]
+        found = mbarrier.carry_out(op, self.chunk.shared_flat.view(u64), place, chosen, lanes_of)
+        if op.atomic != "check":
+            self.chunk.news += 1
+        return tuple(self._scattered(word, chosen) for word in found)
+
+    def waits(self, op: MemoryOp, address: Array, phase: Array, lanes: Array) -> Array:
+        """The lanes of a check whose phase is not complete; places that are no barrier's are left to the check."""
+        shape = (self.chunk.blocks, self.chunk.threads)
+        lanes = np.broadcast_to(lanes, shape)
+        offsets = np.broadcast_to(address.astype(i64), shape)
+        lanes = lanes & (offsets % op.width == 0) & (offsets >= 0) & (offsets + op.width <= self.chunk.shared_bytes)
+        place = (offsets + self.chunk.shared_rows)[lanes] >> 3
+        memory = self.chunk.shared_flat.view(u64)
+        return self._scattered(~mbarrier.complete(memory, place, np.broadcast_to(phase, shape)[lanes]), lanes)
 
     # -- matrices and asynchronous copies --------------------------------------------------------------------------
     def _matrix_rows(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> tuple[Array, Array]:

@@ -83,6 +83,7 @@ class Chunk:
         for predicates in (self.P, self.UP):
             predicates[:] = [NEVER] * 7 + [ALWAYS]
         self.barrier_result: Array = ZERO
+        self.kept: list[Array] = [ZERO, ZERO]  # Rpc
         self.shared = np.zeros((blocks, self.shared_bytes), np.uint8)
         self.shared_flat = self.shared.reshape(-1)
         self.shared_rows = (np.arange(blocks, dtype=np.int64) * self.shared_bytes)[:, None]

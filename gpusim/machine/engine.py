@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpusim.errors import ExecutionError
+from gpusim.machine import mbarrier
 from gpusim.machine.access import MemoryUnit
 from gpusim.machine.barriers import COUNT_MASK, NUMBERS, PACKED_COUNT
 from gpusim.machine.chunk import Chunk
@@ -55,6 +56,7 @@ def compile_program(program: Program) -> Compiled:
     text = writer.text()
     extra: list[str] = []
     for block in program.blocks:
+        extra += _look(program, block, writer)
         if block.control is None:
             continue
         instruction = program.instructions[block.last]
@@ -69,6 +71,19 @@ def compile_program(program: Program) -> Compiled:
             extra.append(f"def read{block.number}(s):\n R = s.R; UR = s.UR; P = s.P; UP = s.UP\n return ({values},)")
     text += "\n".join(extra) + "\n"
     return Compiled(program, compile(text, "<sass>", "exec"), writer.names, writer.constants)
+
+
+def _look(program: Program, block: BasicBlock, writer: BlockWriter) -> list[str]:
+    """Of a block that starts with a look at an asynchronous barrier: a function that reads its operands."""
+    meaning, instruction = program.meanings[block.first], program.instructions[block.first]
+    if not (isinstance(meaning, MemoryOp) and meaning.is_wait):
+        return []
+    place = writer.address(meaning.address, meaning.wide, meaning.space)
+    guard = "ALWAYS" if instruction.guard is None else writer.predicate(instruction.guard)
+    return [
+        f"def look{block.number}(s):\n R = s.R; UR = s.UR; P = s.P; UP = s.UP\n"
+        f" return {place}, {writer.value(meaning.sources[0])}, {guard}"
+    ]
 
 
 @dataclass
@@ -125,6 +140,7 @@ class Engine:
         self.functions: dict[int, tuple[BasicBlock, Callable[..., None], Callable[..., None]]] = {}
         self.tests: dict[int, Callable[[Chunk], Array]] = {}
         self.reads: dict[int, Callable[[Chunk], tuple[Array, ...]]] = {}
+        self.looks: dict[int, Callable[[Chunk], tuple[Array, ...]]] = {}
         self.serial: set[int] = set()
         for block in self.program.blocks:
             address = self.program.instructions[block.first].address
@@ -134,6 +150,8 @@ class Engine:
                 self.tests[number] = namespace[f"test{number}"]
             if f"read{number}" in namespace:
                 self.reads[number] = namespace[f"read{number}"]
+            if f"look{number}" in namespace:
+                self.looks[number] = namespace[f"look{number}"]
             if self._has_retry(block):
                 self.serial.add(number)
 
@@ -200,6 +218,9 @@ class Engine:
                 raise ExecutionError(f"control reached {address:#x}, which is no instruction of the kernel")
             block, fast, masked = entry
             number = block.number
+            if number in self.looks and (held := self._held(block)) is not None:
+                address = self.flow.hold(held, address)
+                continue
             if number in self.serial:
                 self.flow.restrict_to_first_warp(address)
             warps[number] += chunk.warp_count
@@ -214,6 +235,18 @@ class Engine:
                 address = self.flow.go(last.address + STEP)
             else:
                 address = self._control(block, block.control)
+
+    def _held(self, block: BasicBlock) -> Array | None:
+        """The executing lanes whose phase of an asynchronous barrier is not complete, if any: they look again later."""
+        chunk, flow = self.chunk, self.flow
+        flow.caveats.add(mbarrier.CAVEAT)
+        place, phase, guard = self.looks[block.number](chunk)
+        op = self.program.meanings[block.first]
+        assert isinstance(op, MemoryOp)
+        active = chunk.active_mask()
+        held = self.memory.waits(op, place, phase, active & guard & ~flow.forced)
+        flow.forced = flow.forced & ~active
+        return held if held.any() else None
 
     def _control(self, block: BasicBlock, op: ControlOp) -> int | None:
         """Carry out the operation that ends a block; returns the next block's address."""

@@ -39,9 +39,9 @@ BREAK_CAVEAT = (
 STEP = 16
 # Warps go at the lowest address first.  One that waits in a loop for what another one writes would keep that one from
 # running for ever; so after this many blocks of the program it is set aside (ASIDE) until the others can do no more.
-PATIENCE = 4096
+PATIENCE = 1024
 # Lanes of one warp that wait in a loop for what its other lanes write let these go on after so many times PATIENCE.
-STALLS = 25
+STALLS = 16
 MOST_WAKES = (
     100  # looks at an mbarrier, of all lanes that wait at one, while nothing else happens: then it is a deadlock
 )
@@ -78,7 +78,7 @@ class Flow:
         self.collectives: dict[int, Array] = {}  # masks of lanes that wait for a collective section, by address
         self.targets: Array = np.zeros((1, 1), i32)  # where lanes go after it
         self.turns = 0  # blocks that lanes executed while others had to wait for them
-        self.stalls = 0  # times that these were PATIENCE blocks and no other warp could run
+        self.stalls = 0  # times that these were PATIENCE blocks since a thread last ended or came to a block barrier
         self.wakes, self.news = 0, 0  # times in a row that held lanes had to look again though there were no news
         self.forced: Array = np.zeros((1, 1), bool)  # lanes that do so now
         self.deferred: Array = np.zeros((1, 1), bool)  # lanes that wait for their turn at a WARPSYNC
@@ -153,22 +153,24 @@ class Flow:
         return np.asarray(self.status == RUNNING)
 
     def _lose_patience(self, running: Array) -> Array:
-        """The lanes whose turn it is have had many: let other warps go on, or other lanes of their warps."""
+        """The lanes whose turn it is have had many: let other warps go on, or at last other lanes of their warps."""
         self.turns = 0
-        chosen = running & (self.place == np.where(running, self.place, NOWHERE).min())
-        if (running & ~chosen).any() or (self.status == ASIDE).any():
-            self.status = np.where(chosen, ASIDE, self.status)
-        else:
-            self.stalls += 1
-            siblings = self.chunk.warp_any(chosen) & (self.status == READY)
-            if self.stalls < STALLS or not siblings.any():
-                return running
+        self.stalls += 1
+        waiting = running | (self.status == ASIDE)
+        siblings = self.chunk.warp_any(waiting) & (self.status == READY)
+        if self.stalls >= STALLS and siblings.any():
             self.stalls = 0
             self.caveats.add(SPIN_CAVEAT)
             self.splits += 1
-            self.status = np.where(chosen, READY, np.where(siblings, RUNNING, self.status))
-            self.order = np.where(chosen, i32(0), self.order)
-        running = self.status == RUNNING
+            swapped = waiting & self.chunk.warp_any(siblings)
+            self.status = np.where(swapped, READY, np.where(siblings, RUNNING, self.status))
+            self.order = np.where(swapped, i32(0), self.order)
+        else:
+            chosen = running & (self.place == np.where(running, self.place, NOWHERE).min())
+            if not (waiting & ~chosen).any():
+                return running
+            self.status = np.where(chosen, ASIDE, self.status)
+        running = np.asarray(self.status == RUNNING)
         return running if running.any() else self._wake()
 
     def hold(self, lanes: Array, address: int) -> int | None:
@@ -315,6 +317,7 @@ class Flow:
         chunk = self.chunk
         if not leaving.any():
             return self.go(following)
+        self.stalls = 0
         alive = shrink_rows(chunk.alive_mask() & ~chunk.wide(leaving))
         if self.together:
             if not alive.any():
@@ -517,6 +520,7 @@ class Flow:
         ``number`` of the barrier and ``count`` of threads (None: all of the block) by lane; ``where`` is for errors.
         """
         following = address + STEP
+        self.stalls = 0
         chunk, named = self.chunk, self.named
         active = chunk.active_mask()
         arriving = active if waiting is None else chunk.wide(waiting)

@@ -83,6 +83,15 @@ class Lanes:
             raise UnsupportedError(f"the special register {name} has no defined value in the simulator")
         return np.full((1, 1), self.chunk.ticks, np.uint64 if bits == 64 else u32)
 
+    def keep(self, half: int, value: Array) -> tuple[()]:
+        """Put words into half (0 low, 1 high) of Rpc."""
+        kept = self.chunk.kept
+        kept[half] = value if self.mask is None else np.where(self.mask, value, kept[half])
+        return ()
+
+    def kept(self, half: int) -> Array:
+        return self.chunk.kept[half]
+
     def code_address(self, place: int) -> Array:
         """The address of the instruction at ``place`` (bytes within the program)."""
         return np.full((1, 1), self.chunk.code_base + place, np.uint64)

@@ -9,6 +9,7 @@ import numpy as np
 from gpusim.sass.form import ControlOp, Dest, Form, MemoryOp, Semantics, Source, ValueType
 from gpusim.sass.operands import Address, Predicate, Register
 from gpusim.sass.registry import opcode
+from gpusim.sass.syncs import arrive_first
 
 Space = Literal["global", "shared", "local", "generic"]
 
@@ -71,7 +72,6 @@ def store(form: Form) -> Semantics:
 _OPERATIONS = ("ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR", "EXCH", "CAST", "CAS")
 
 
-_NO_ASYNCHRONOUS = "asynchronous barriers in shared memory (mbarrier) and bulk copies are not simulated"
 _VECTORS = {"F32x2": 2, "F32x4": 4}
 
 
@@ -81,8 +81,6 @@ def _atomic_kind(form: Form) -> tuple[str, int, ValueType, int]:
         form.choice("INC")
         form.without_effect("32")
         return "popc_inc", 4, "u32", 1
-    if form.flag("ARRIVE"):
-        raise form.refuse(_NO_ASYNCHRONOUS)
     name = form.choice(*_OPERATIONS).lower()
     if name == "cast":
         form.choice("SPIN")
@@ -142,6 +140,8 @@ def atomic(form: Form) -> Semantics:
     if wide:
         _space(form)
     form.without_effect(*_HINTS)
+    if space == "shared" and form.flag("ARRIVE"):
+        return arrive_first(form)
     name, width, element, vector = _atomic_kind(form)
     packed = element in ("f16", "bf16")
     if vector > 1 and not packed:
@@ -187,12 +187,6 @@ def query_space(form: Form) -> Semantics:
         form.sources.append(Source(Register(base.file, base.index), "u64"))
     offset = np.uint64(address.offset & (2**64 - 1))
     return form.warp(lambda lanes, *parts: lanes.in_window(sum(parts, offset), window))
-
-
-@opcode("SYNCS", "UTMALDG", "UTMASTG", "UBLKCP")
-def asynchronous_barrier(form: Form) -> Semantics:
-    """Barriers in shared memory that asynchronous copies complete, and bulk copies."""
-    raise form.refuse(_NO_ASYNCHRONOUS)
 
 
 def _matrices(form: Form) -> tuple[int, bool]:
@@ -255,7 +249,9 @@ def ordering(form: Form) -> Semantics:
     if form.instruction.opcode.startswith("UCGABAR"):
         raise form.refuse("cluster barriers")
     # which accesses are ordered against which, and what to wait for
-    form.without_effect("LE", "E", "SC", "ALL", "ASYNC", "VIEW", "IVALL", "IVALLP", "PF1", "PF2", "WB", "IV", *_HINTS)
+    form.without_effect(
+        "LE", "E", "SC", "ALL", "ASYNC", "VIEW", "S", "IVALL", "IVALLP", "PF1", "PF2", "WB", "IV", *_HINTS
+    )
     while form.remaining():
         form.take()
     form.finish()

@@ -9,7 +9,7 @@ from functools import cached_property
 import networkx as nx
 
 from gpusim.errors import UnsupportedError
-from gpusim.sass.form import ControlOp, Semantics
+from gpusim.sass.form import ControlOp, MemoryOp, Semantics
 from gpusim.sass.instruction import Instruction
 from gpusim.sass.operands import Immediate
 from gpusim.sass.registry import semantics
@@ -78,6 +78,8 @@ class Program:
                 found.add(index + 1)
             if isinstance(meaning, ControlOp) and meaning.kind == "warp_sync":
                 found.add(index)  # lanes that wait their turn start here
+            if isinstance(meaning, MemoryOp) and meaning.is_wait:
+                found.add(index)
             if isinstance(meaning, ControlOp):
                 if meaning.kind == "call_register":
                     found.update(self.index_of[a] for a in self.entries if a in self.index_of)

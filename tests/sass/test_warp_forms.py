@@ -82,8 +82,7 @@ def test_elections(module):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("SYNCS.EXCH.64 URZ, [UR8], UR4", "mbarrier"),
-        ("ATOMS.ARRIVE.64 R2, [URZ]", "mbarrier"),
+        ("SYNCS.ARRIVE.TRANS64 R2, [UR4], R6", "mbarrier"),
         ("CALL.ABS 0x140", "absolute address"),
         ("ELECT P0, UR6, P1", "election"),
         ("ATOMG.E.CAS.STRONG.GPU P0, R0, [R2.64], R4, R5", "predicate result"),
