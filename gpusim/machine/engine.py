@@ -288,7 +288,10 @@ class Engine:
         if kind in ("indirect", "return"):
             return self._indirect(block, op, chosen, address, following)
         if kind == "trap":
-            raise ExecutionError(f"the kernel stopped itself (trap or failed assertion), {self._describe(index)}")
+            lanes = np.broadcast_to(chunk.active_mask() if chosen is None else chosen, (chunk.blocks, chunk.threads))
+            at, thread = (int(x) for x in np.argwhere(lanes)[0])
+            who = thread_name(chunk, at, thread)
+            raise ExecutionError(f"the kernel stopped itself with a trap, first {who}, {self._describe(index)}")
         raise instruction.unsupported(f"control operation {kind}")
 
     def _barrier(self, block: BasicBlock, op: ControlOp, chosen: Array | None, address: int) -> int | None:

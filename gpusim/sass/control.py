@@ -28,7 +28,7 @@ def _barrier_index(form: Form) -> int:
 @opcode("BRA")
 def branch(form: Form) -> Semantics:
     """Go to the target; .U promises a uniform condition."""
-    form.without_effect("U", "INC", "DEC")
+    form.without_effect("U")  # a promise: a condition that breaks it splits the warp all the same
     conditions = _conditions(form)
     if form.flag("DIV") or form.flag("CONV"):
         return _branch_on_convergence(form)
@@ -59,7 +59,7 @@ def jump(form: Form) -> Semantics:
 @opcode("BRX")
 def indirect_branch(form: Form) -> Semantics:
     """Go to (next address + register pair + offset): a switch table."""
-    form.without_effect("U")
+    form.without_effect("U")  # a promise that all lanes go to one target
     register = form.take()
     if not isinstance(register, Register):
         raise form.refuse("expected a register pair")
@@ -80,7 +80,7 @@ def exit_thread(form: Form) -> Semantics:
 @opcode("BSSY")
 def push_convergence(form: Form) -> Semantics:
     """The active lanes become the members of a convergence barrier."""
-    form.without_effect("RECONVERGENT", "RELIABLE")
+    form.without_effect("RECONVERGENT", "RELIABLE")  # what the compiler relies on: members wait in any case
     barrier = _barrier_index(form)
     target = form.integer()
     form.finish()
@@ -90,7 +90,7 @@ def push_convergence(form: Form) -> Semantics:
 @opcode("BSYNC")
 def wait_convergence(form: Form) -> Semantics:
     """Wait until every living member of the barrier is here."""
-    form.without_effect("RECONVERGENT", "RELIABLE")
+    form.without_effect("RECONVERGENT", "RELIABLE")  # what the compiler relies on: members wait in any case
     conditions = _conditions(form)
     barrier = _barrier_index(form)
     form.finish()
@@ -100,7 +100,7 @@ def wait_convergence(form: Form) -> Semantics:
 @opcode("BREAK")
 def leave_convergence(form: Form) -> Semantics:
     """The active lanes stop being members of the barrier."""
-    form.without_effect("RELIABLE")
+    form.without_effect("RELIABLE")  # as at BSSY
     conditions = _conditions(form)
     barrier = _barrier_index(form)
     conditions += _conditions(form)  # nvdisasm's JSON puts the predicate last
@@ -111,7 +111,8 @@ def leave_convergence(form: Form) -> Semantics:
 @opcode("BMOV")
 def move_convergence(form: Form) -> Semantics:
     """Save or restore the members of a convergence barrier (around calls)."""
-    form.without_effect("32", "CLEAR", "PQUAD")
+    # .CLEAR empties the barrier that was saved; it is set or restored before it is waited at again
+    form.without_effect("32", "CLEAR")
     first = form.peek()
     if isinstance(first, Named):
         barrier = _barrier_index(form)
@@ -181,7 +182,7 @@ def call(form: Form) -> Semantics:
 def return_from_call(form: Form) -> Semantics:
     """Go to the address in a register pair."""
     form.choice("REL")
-    form.without_effect("NODEC")
+    form.without_effect("NODEC")  # as .NOINC at CALL
     register = form.take()
     if not isinstance(register, Register):
         raise form.refuse("expected a register pair")
@@ -242,13 +243,16 @@ def barrier_result(form: Form) -> Semantics:
 def nothing(form: Form) -> Semantics:
     """No change of state."""
     if form.instruction.opcode == "NANOSLEEP":
-        form.without_effect("WARP")
+        form.without_effect("WARP")  # whether the warp sleeps or the thread
         form.take()  # how long: time does not pass here
     form.finish()
     return ControlOp("nothing")
 
 
-@opcode("BPT", "KILL", "RTT")
+@opcode("BPT")
 def trap(form: Form) -> Semantics:
-    """Stops the kernel (__trap, a failed assertion), whatever kind of trap it is."""
+    """Stops the kernel: __trap(), and __brkpt() without a debugger (recorded: a failed launch)."""
+    form.choice("TRAP")
+    form.integer()
+    form.finish()
     return ControlOp("trap")

@@ -79,7 +79,7 @@ def _atomic_kind(form: Form) -> tuple[str, int, ValueType, int]:
     """(operation, bytes a lane, element type, elements a lane)."""
     if form.flag("POPC"):
         form.choice("INC")
-        form.without_effect("32")
+        form.without_effect("32")  # the width that it has
         return "popc_inc", 4, "u32", 1
     name = form.choice(*_OPERATIONS).lower()
     if name == "cast":
@@ -95,21 +95,21 @@ def _atomic_kind(form: Form) -> tuple[str, int, ValueType, int]:
     elif form.flag("S64"):
         element, width = "i64", 8
     elif form.flag("F16x2"):
-        form.without_effect("RN")
+        form.without_effect("RN")  # the rounding there is
         element, vector = "f16", 2
     elif form.flag("BF16x2"):
-        form.without_effect("RN")
+        form.without_effect("RN")  # the rounding there is
         element, vector = "bf16", 2
     elif packed := form.choice(*_VECTORS, "F32", default=""):
         element, vector = "f32", _VECTORS.get(packed, 1)
         width = 4 * vector
-        form.without_effect("RN")
+        form.without_effect("RN")  # the rounding there is
         if not form.flag("FTZ") and name == "add":
             raise form.refuse("a float atomic without .FTZ")
     elif form.flag("F64"):
-        form.without_effect("RN")
+        form.without_effect("RN")  # the rounding there is
         element, width = "f64", 8
-    form.without_effect("U32")
+    form.without_effect("U32")  # the type that it is without another one
     if vector > 1 and name != "add":
         raise form.refuse("a vector atomic other than an addition")
     return name, width, element, vector

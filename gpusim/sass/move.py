@@ -74,7 +74,7 @@ def special_pair_to_register(form: Form) -> Semantics:
 @opcode("R2UR")
 def register_to_uniform(form: Form) -> Semantics:
     """Uniform d = a of the warp's first active lane; an optional predicate: this lane's a is another."""
-    form.without_effect("FILL")
+    form.without_effect("FILL")  # tells a debugger that a spilled register comes back
     tells = form.dest_predicates(1)
     form.dest()
     form.source("u32")
