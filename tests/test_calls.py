@@ -262,3 +262,35 @@ def test_a_failed_assertion_names_itself_and_the_first_thread(arch):
     assert 'in[i] < n && "too large"' in message and "checks.cu:6, in check" in message
     assert "first by thread (37, 0, 0) of block (0, 0, 0)" in message and "\n" not in message
     assert caught.value.exit_code == 2
+
+
+# What an H200 printed for these lanes (driver 580): number i and the word in[i].
+SPOKEN = {
+    (40, 1971816842): (
+        "40 -40 1971816842 7587898a 7587898A 16541704612 o|odd|   40|40   |00040|+40| 40|0x28|050|%",
+        "14.800000 4.000000e+11 4e-06 0x1.4p+4 13.333       5.71 4.00e+06  | 4E-09 1.000000E+02 0X1P+2 40.000000",
+    ),
+    (88, 2774570482): (
+        "88 -88 2774570482 a56095f2 A56095F2 24530112762 k|odd|   88|88   |00088|+88| 88|0x58|0130|%",
+        "32.560000 8.800000e+11 8.8e-06 0x1.6p+5 29.333      12.57 8.80e+06  | "
+        "8.8E-09 2.200000E+02 0X1.199999999999AP+3 88.000000",
+    ),
+    (0, 733537704): (
+        "0 0 733537704 2bb8e5a8 2BB8E5A8 5356162650 a|even|    0|0    |00000|+0| 0|0|0|%",
+        "0.000000 0.000000e+00 0 0x0p+0 0.000       0.00 0.00e+00  | 0 0.000000E+00 0X0P+0 0.000000",
+    ),
+}
+
+
+def test_the_text_is_that_of_the_hardware():
+    source = r"""
+    extern "C" __global__ void say(int i, unsigned x)
+    {
+        printf("%d %i %u %x %X %o %c|%s|%5d|%-5d|%05d|%+d|% d|%#x|%#o|%%\n", i, -i, x, x, x, x, 'a' + i % 26,
+               i & 8 ? "odd" : "even", i, i, i, i, i, i, i);
+        printf("%f %e %g %a %.3f %10.2f %-10.2e| %G %E %A %F\n", i * 0.37, i * 1e10, i * 1e-7, i * 0.5, i / 3.0,
+               i / 7.0, i * 1e5, 1e-10 * i, i * 2.5, i * 0.1, i * 1.0);
+    }"""
+    kernel = gpusim.compile(source)["say"]
+    for (number, word), lines in SPOKEN.items():
+        assert kernel.launch(1, 1, [i32(number), np.uint32(word)]).output == "".join(f"{line}\n" for line in lines)
