@@ -466,4 +466,7 @@ class Engine:
         for index, instruction in enumerate(self.program.instructions):
             if instruction.guard is not None:
                 on[index] = self.chunk.predicated_on.get(index, 0)
+        for meaning, warps in zip(self.program.meanings, executed, strict=True):
+            if warps and isinstance(meaning, MemoryOp) and meaning.operation == "mbarrier":
+                self.flow.caveats.add(mbarrier.COST_CAVEAT)
         return Tally(executed, threads, on)

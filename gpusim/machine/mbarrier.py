@@ -25,6 +25,10 @@ CAVEAT = (
     "complete depends on timing; a look that would fail is put off, not counted"
 )
 
+COST_CAVEAT = (
+    "what operations on asynchronous barriers (mbarrier) cost in shared memory is not counted: no recording shows it"
+)
+
 
 @dataclass(frozen=True)
 class Layout:
