@@ -18,6 +18,7 @@ from gpusim.machine.counting import Counting, GridCounter
 from gpusim.machine.engine import Compiled, chunk_size
 from gpusim.machine.limits import check_shape, limits_of, occupancy, triple
 from gpusim.machine.memory import DEFAULT_BASE, GUARD_BYTES
+from gpusim.machine.runtime import CALLABLE, Runtime
 from gpusim.result import Finished, LaunchFacts, Result, build_result
 from gpusim.sass import Program
 from gpusim.sass.instruction import Location, decode
@@ -35,6 +36,7 @@ from gpusim.toolchain import (
 )
 
 Progress = Callable[[int, int], None]
+POINTER_BANK = 2  # constant bank with the addresses that function pointers, which are offsets into it, stand for
 SIZE_OF_STACK_AND_SLACK = 1024  # bytes of local memory a thread has besides the stack its kernel states
 
 
@@ -56,7 +58,13 @@ class Kernel:
     def program(self) -> Program:
         """The decoded instructions."""
         raw = self.module.listing[self.function.name]
-        return Program([self._decoded(r) for r in raw], self.function.branch_targets)
+        return Program([self._decoded(r) for r in raw], self.function.branch_targets, self._entries())
+
+    def _entries(self) -> set[int]:
+        """Where calls through pointers may go: the functions in the kernel's code and those its pointer table names."""
+        table = self.module.linked.banks(self.function.name).get(POINTER_BANK, b"")
+        named = {int.from_bytes(table[k : k + 8], "little") for k in range(0, len(table) - 7, 8)}
+        return named | {part.address for part in self.function.subroutines}
 
     def _decoded(self, raw: RawInstruction) -> Any:
         line = self.function.line_at(raw.address)
@@ -181,6 +189,7 @@ class Kernel:
         static_end = -(-(function.shared_reserved + function.shared_static) // 16) * 16
         collector, sampler = Collector(self.program), PatternSampler(self.program)
         banks = self._banks(shape, threads, bound.parameters, local_bytes)
+        runtime = module.runtime(function)
 
         def engine_of(kind: type[Engine], compiled: Compiled) -> Engine:
             return kind(
@@ -194,6 +203,7 @@ class Kernel:
                 local_bytes=local_bytes,
                 listeners=(collector, sampler, *listeners),
                 chunk_threads=chunk_size(function.registers),
+                runtime=runtime,
             )
 
         _tell(listeners, "started")
@@ -210,7 +220,7 @@ class Kernel:
             bound.write_back(memory)
             module.keep_variables(memory, variables)
         facts = self.facts(shape, threads, int(shared_bytes))
-        caveats = frozenset(uncertain)
+        caveats = frozenset(uncertain | runtime.caveats)
         done = Finished(
             facts,
             self.program,
@@ -220,6 +230,7 @@ class Kernel:
             blocks_executed=executed,
             source=module.source_lines(),
             caveats=caveats,
+            output=runtime.output,
         )
         _tell(listeners, "finished", done)
         return build_result(done, collector, sampler)
@@ -291,6 +302,15 @@ class Module(Mapping[str, Kernel]):
     @cached_property
     def listing(self) -> dict[str, list[RawInstruction]]:
         return disassemble(self.cubin, self.linked, cache=default_cache())
+
+    def runtime(self, function: FunctionInfo) -> Runtime:
+        """The driver's functions for a launch of one of the kernels."""
+        names = {address: name for name, address in self.linked.externals.items()}
+        return Runtime(names, self.linked.addresses[function.name])
+
+    def unknown_functions(self) -> list[str]:
+        """Functions of the device runtime that the module refers to and gpusim cannot carry out."""
+        return sorted(self.linked.externals.keys() - set(CALLABLE))
 
     def add_variables(self, memory: DeviceMemory) -> Any:
         """Put the module's __device__ and __constant__ variables into device memory, where the code expects them."""

@@ -72,8 +72,8 @@ class LaunchFacts:
 class Finished:
     """What a launch leaves behind once it has run, besides its counters: all that a Result needs of the program.
 
-    ``barriers``: block barriers that the kernel uses.  ``caveats``: what of the execution makes counts uncertain.  A
-    listener with a method ``finished`` is given this.
+    ``barriers``: block barriers that the kernel uses.  ``caveats``: what of the execution makes counts uncertain.
+    ``output``: what the kernel printed.  A listener with a method ``finished`` is given this.
     """
 
     launch: LaunchFacts
@@ -83,6 +83,7 @@ class Finished:
     path: str = "full execution"
     source: dict[str, list[str]] = field(default_factory=dict, repr=False)
     caveats: frozenset[str] = frozenset()
+    output: str = ""
     blocks_executed: int | None = None
 
     @property
@@ -103,6 +104,7 @@ class Result:
     with an instruction, by the instruction's address.  ``caveats``: sentences on counts that are not certain, if any.
     ``exactness``: "exact", or "modelled" where the execution met something that makes counts uncertain.
     ``blocks_executed``: how many blocks were executed one by one (all of them in a full execution).
+    ``output``: what the kernel printed, block by block, within a block in order of execution.
     """
 
     launch: LaunchFacts
@@ -115,6 +117,7 @@ class Result:
     caveats: list[str] = field(default_factory=list)
     exactness: str = "exact"
     blocks_executed: int | None = field(default=None, compare=False)
+    output: str = ""
 
     @property
     def findings(self) -> list[dict[str, Any]]:
@@ -138,6 +141,7 @@ class Result:
             "instructions": [asdict(i) for i in self.instructions],
             "findings": self.findings,
             "caveats": self.caveats,
+            "output": self.output,
         }
 
 
@@ -166,6 +170,7 @@ def build_result(done: Finished, collector: Collector, sampler: PatternSampler) 
         caveats=sorted(uncertain | _architecture_caveat(done.launch.arch)),
         exactness="modelled" if uncertain else "exact",
         blocks_executed=done.blocks_executed,
+        output=done.output,
     )
 
 
@@ -176,6 +181,8 @@ def _kinds(instruction: Instruction, meaning: object) -> set[str]:
     if not isinstance(meaning, MemoryOp):
         return set()
     operation, space = meaning.operation, meaning.space
+    if operation == "mbarrier":
+        return set()
     if operation == "async_copy":
         return {"wavefront_ldgsts", "conflict_ldgsts", "global_ldgsts"}
     if operation in ("matrix_load", "matrix_store"):

@@ -168,11 +168,15 @@ def _coverage(terminal: Terminal, path: Path, name: str | None, chosen: files.Co
         refused = kernel.program.unsupported()
         rows.append((kernel.name, len(kernel.program.instructions), len(refused)))
         problems += [f"{kernel.name}: {error}" for error in refused]
+    problems += [
+        f"{name}: a function of the device runtime that is not simulated, called by a kernel of this file"
+        for name in module.unknown_functions()
+    ]
     total, bad = sum(row[1] for row in rows), sum(row[2] for row in rows)
     found = (
         f"{bad:,} of {total:,} instructions are not supported" if bad else f"all {total:,} instructions are supported"
     )
-    terminal.text(f"{path} for sm_{module.cubin.arch}: {found}", "bold red" if bad else "bold green", 0)
+    terminal.text(f"{path} for sm_{module.cubin.arch}: {found}", "bold red" if problems else "bold green", 0)
     terminal.coverage(rows)
     if problems:
         terminal.heading("Not supported")

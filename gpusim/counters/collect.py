@@ -15,9 +15,10 @@ from gpusim.sass.program import Program
 Array = np.ndarray[Any, Any]
 
 LINE_BYTES = 128
+FAR = 1 << 38  # keeps differences of global addresses positive; a multiple of the line
 BYPASS_CAVEAT = (
-    "wavefronts and sectors of asynchronous copies around L1 (LDGSTS.BYPASS) are not certain: recordings of different "
-    "kernels disagree on whether the hardware counts them"
+    "wavefronts and sectors of asynchronous copies around L1 under a condition (@P LDGSTS.BYPASS) are not certain: the "
+    "hardware's counters were seen to leave them out, and to count lanes that do not copy"
 )
 COPY_CAVEAT = (
     "wavefronts of asynchronous copies (LDGSTS through L1) are a lower bound here: lanes conflict both where they read "
@@ -84,14 +85,36 @@ def count_rows(op: MemoryOp, space: str, addresses: Array, mask: Array, generic:
     if op.operation in ("atomic", "reduce"):
         passes = int(rules.global_atomic_passes(addresses, mask, op.width, global_atomic_name(op)).sum())
     copied = 0
-    if op.operation == "async_copy":
+    if op.operation == "async_copy" and op.bypass and (op.partial or not op.zero_fill):
+        touched = least = 0  # these depend on where the copy writes: see count_copy
+    elif op.operation == "async_copy":
         copied = int(rules.async_copy_sectors(addresses, mask, op.width, op.bypass, op.zero_fill).sum())
     return Counted(requests, touched, least, lines, copy_sectors=copied, atomic_passes=passes)
 
 
-def count_copy(op: MemoryOp, target: Array, writing: Array, origin: Array, reading: Array) -> Counted:
-    """Count what an asynchronous copy does to shared memory; rows as in count_rows.  Pure."""
+def count_copy(
+    op: MemoryOp, target: Array, writing: Array, origin: Array, reading: Array, guarded: bool = False
+) -> Counted:
+    """Count what an asynchronous copy does to shared memory; rows as in count_rows.  Pure.
+
+    ``guarded``: the instruction has a guard: then a copy around L1 is not counted, unless it may fill with zeros.
+    """
     where = (target, writing, origin, reading, op.width, op.bypass)
+    if op.bypass and guarded and not (op.partial or op.zero_fill):
+        return Counted()
+    if op.bypass and (op.partial or not op.zero_fill):
+        sectors = rules.bypass_sectors(target, origin, reading)
+        least = np.minimum(sectors, -(-reading.sum(axis=1) * op.width // rules.SECTOR_BYTES))
+        wavefronts = rules.bypass_wavefronts(target, origin, writing)
+        if op.partial:  # lanes that read nothing have an address too, and count here
+            wavefronts = wavefronts + rules.async_copy_wavefronts(target, writing, origin, writing, op.width)
+        return Counted(
+            sectors=int(sectors.sum()),
+            sectors_ideal=int(least.sum()),
+            copy_sectors=int(sectors.sum()),
+            wavefronts=int(wavefronts.sum()),
+            wavefronts_ideal=int(rules.shared_wavefronts_ideal(writing, op.width).sum()),
+        )
     return Counted(
         wavefronts=int(rules.async_copy_wavefronts(*where, op.zero_fill).sum()),
         wavefronts_ideal=int(rules.shared_wavefronts_ideal(writing, op.width).sum()),
@@ -181,19 +204,26 @@ class Collector:
     def _copied(self, event: Access) -> tuple[Counted, int]:
         """The same for an asynchronous copy's shared side, where only places within a line matter."""
         target, writing, origin, reading, repeat = event.copy_rows()
-        places = [np.where(writing, target % LINE_BYTES, 0), np.where(reading, origin % LINE_BYTES, 0)]
+        if event.op.bypass:  # which lanes share a line counts, but not where it lies
+            by_block = origin.reshape(-1, event.threads)
+            origin = (by_block - by_block[:, :1] // LINE_BYTES * LINE_BYTES + FAR).reshape(-1, 32)
+            places = [np.where(writing, target, 0), np.where(writing, origin, 0)]
+        else:
+            places = [np.where(writing, target % LINE_BYTES, 0), np.where(reading, origin % LINE_BYTES, 0)]
         target, origin, writing, reading = (array.reshape(-1, event.threads) for array in (*places, writing, reading))
         blocks = len(target)
         if all(bool((array == array[:1]).all()) for array in (target, origin, writing, reading)):
             target, origin, writing, reading = target[:1], origin[:1], writing[:1], reading[:1]
             repeat *= blocks
         rows = [array.reshape(-1, 32) for array in (target, writing, origin, reading)]
-        decided = rules.async_copy_decided(rows[0], rows[1], rows[2], rows[3], event.op.width)
-        if event.op.bypass:
+        guarded = self.program.instructions[event.index].guard is not None
+        if event.op.bypass and guarded:
             self.caveats.add(BYPASS_CAVEAT)
-        elif not decided.all():
-            self.caveats.add(COPY_CAVEAT)
-        return count_copy(event.op, *rows), repeat
+        elif event.op.partial or not event.op.bypass:
+            shown = rows[1] if event.op.bypass else rows[3]
+            if not rules.async_copy_decided(rows[0], rows[1], rows[2], shown, event.op.width).all():
+                self.caveats.add(COPY_CAVEAT)
+        return count_copy(event.op, rows[0], rows[1], rows[2], rows[3], guarded), repeat
 
     @staticmethod
     def _repeated(addresses: Array, lanes: Array) -> list[tuple[Array, Array, int]] | None:

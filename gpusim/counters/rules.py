@@ -1,5 +1,6 @@
 """The memory system's counting rules, one warp instruction a row: see `rules_shared` and `rules_global`."""
 
+from gpusim.counters.rules_copy import bypass_sectors, bypass_wavefronts
 from gpusim.counters.rules_global import (
     SECTOR_BYTES,
     async_copy_sectors,
@@ -34,6 +35,8 @@ __all__ = [
     "async_copy_decided",
     "async_copy_sectors",
     "async_copy_wavefronts",
+    "bypass_sectors",
+    "bypass_wavefronts",
     "cast_spin_winners",
     "global_atomic_passes",
     "global_atomic_sectors",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpusim.errors import ExecutionError
+from gpusim.machine import mbarrier
 from gpusim.machine import memory as spaces
 from gpusim.machine.atomics import add_vectors, apply_atomic, cast_spin_winners
 from gpusim.machine.chunk import Chunk
@@ -33,6 +34,17 @@ def _join(mask: Array | None, *values: Array) -> tuple[Array, list[Array]]:
         return np.ones(shape, bool), [np.broadcast_to(v, shape).reshape(-1) for v in values]
     chosen = np.broadcast_to(mask, shape)
     return chosen, [np.broadcast_to(v, shape)[chosen] for v in values]
+
+
+def _first_bytes(word: Array, count: Array) -> Array:
+    """The first ``count`` bytes (0 to 4; less or more are cut) of words, zeros after them."""
+    bits = (8 * np.clip(count, 0, 4)).astype(u64)
+    return (word.astype(u64) & ((u64(1) << bits) - u64(1))).astype(u32)
+
+
+def _left_out(op: MemoryOp, origin: Array) -> Array:
+    """Bytes at the end of an asynchronous copy that are not read."""
+    return origin & u64(op.width - 1 if op.partial else 0)
 
 
 class MemoryUnit:
@@ -398,6 +410,33 @@ class MemoryUnit:
         """The predicate result, if the operation has one."""
         return () if op.success is None else (chosen,)
 
+    def mbarrier(
+        self, index: int, op: MemoryOp, address: Array, mask: Array | None, *values: Array
+    ) -> tuple[Array, ...]:
+        """An operation on asynchronous barriers: the words that arriving returns, or whether a phase is complete."""
+        shape = (self.chunk.blocks, self.chunk.threads)
+        if not self._anyone(mask):
+            nothing = np.zeros((1, 1), u32)
+            return (np.zeros((1, 1), bool),) if op.atomic == "check" else (nothing, nothing)
+        offsets = self._checked_shared(index, address, mask, op.width)
+        chosen = np.broadcast_to(self._exact(mask), shape)
+        place = np.broadcast_to(offsets + self.chunk.shared_rows, shape) >> 3
+        lanes_of = [np.broadcast_to(value, shape)[chosen] for value in values]
+        found = mbarrier.carry_out(op, self.chunk.shared_flat.view(u64), place, chosen, lanes_of)
+        if op.atomic != "check":
+            self.chunk.news += 1
+        return tuple(self._scattered(word, chosen) for word in found)
+
+    def waits(self, op: MemoryOp, address: Array, phase: Array, lanes: Array) -> Array:
+        """The lanes of a check whose phase is not complete; places that are no barrier's are left to the check."""
+        shape = (self.chunk.blocks, self.chunk.threads)
+        lanes = np.broadcast_to(lanes, shape)
+        offsets = np.broadcast_to(address.astype(i64), shape)
+        lanes = lanes & (offsets % op.width == 0) & (offsets >= 0) & (offsets + op.width <= self.chunk.shared_bytes)
+        place = (offsets + self.chunk.shared_rows)[lanes] >> 3
+        memory = self.chunk.shared_flat.view(u64)
+        return self._scattered(~mbarrier.complete(memory, place, np.broadcast_to(phase, shape)[lanes]), lanes)
+
     # -- matrices and asynchronous copies --------------------------------------------------------------------------
     def _matrix_rows(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> tuple[Array, Array]:
         """Flat 4-byte word index of each lane's row, as (b, warps, 32); the exact mask in the event."""
@@ -454,12 +493,15 @@ class MemoryUnit:
         self, index: int, op: MemoryOp, target: Array, origin: Array, mask: Array | None, condition: Array | None = None
     ) -> None:
         """cp.async: global to shared, at once.  Lanes whose ``condition`` fails read nothing and write zeros."""
+        left_out = _left_out(op, origin)
         source, offsets, reads = self._copy_events(index, op, target, origin, mask, condition)
         if not self._anyone(mask):
             return
         words = tuple(np.zeros((1, 1), u32) for _ in range(op.width // 4))
         if reads:
             words = tuple(np.take(self.device.words32, (source >> 2) + k) for k in range(op.width // 4))
+            if op.partial:
+                words = tuple(_first_bytes(word, op.width - left_out.view(i64) - 4 * k) for k, word in enumerate(words))
             if condition is not None:
                 words = tuple(np.where(condition, word, u32(0)) for word in words)
         self._write(self.chunk.shared_flat, offsets + self.chunk.shared_rows, op.width, mask, words)
@@ -472,9 +514,21 @@ class MemoryUnit:
         if condition is not None:
             reading = condition if mask is None else condition & mask
         reads = self._anyone(reading)
-        source = self._checked_global(index, origin, reading, op.width) if reads else np.zeros((1, 1), i64)
+        left_out = _left_out(op, origin)
+        origin = origin - left_out
+        source = self._copy_source(index, op, origin, left_out, reading) if reads else np.zeros((1, 1), i64)
         offsets = self._checked_shared(index, target, mask, op.width) if self._anyone(mask) else target.astype(i64)
         place = source + self.device.base
         self._event(index, op, "global", place, reading)
+        if op.partial:
+            place = origin.view(i64)  # lanes that read nothing count with their address
         self._event(index, op, "shared", offsets, mask, place, reading)
         return source, offsets, reads
+
+    def _copy_source(self, index: int, op: MemoryOp, origin: Array, left_out: Array, reading: Array | None) -> Array:
+        """Byte offsets into device memory that a copy reads from; only what is read must lie in a buffer."""
+        if not op.partial:
+            return self._checked_global(index, origin, reading, op.width)
+        source = self._checked_global(index, origin, reading, 1)
+        self._checked_global(index, origin + (u64(op.width - 1) - left_out), reading, 1)
+        return source

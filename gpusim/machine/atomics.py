@@ -135,7 +135,7 @@ def _add_bfloat16(old: Array, value: Array) -> Array:
     return round_f64_to_bf16(sum_to_odd(widen_bf16(old), widen_bf16(value)))
 
 
-def _runs(index: Array) -> tuple[Array, Array, Array]:
+def runs(index: Array) -> tuple[Array, Array, Array]:
     """(stable order by address, start of each element's run in that order, rank within its run)."""
     order = np.argsort(index, kind="stable")
     ordered = index[order]
@@ -148,7 +148,7 @@ def _runs(index: Array) -> tuple[Array, Array, Array]:
 
 def _returning_add(memory: Array, index: Array, value: Array) -> Array:
     """Integer additions with their old values: a running sum within each address (wraps like the hardware)."""
-    order, start, _ = _runs(index)
+    order, start, _ = runs(index)
     ordered = value[order]
     running = np.cumsum(ordered, dtype=memory.dtype)
     before = running - ordered
@@ -160,7 +160,7 @@ def _returning_add(memory: Array, index: Array, value: Array) -> Array:
 
 def _in_rounds(memory: Array, index: Array, name: str, value: Array, other: Array | None) -> Array:
     """The k-th lane of every address together, for k = 0, 1, ...: addresses are distinct within a round."""
-    order, _, rank = _runs(index)
+    order, _, rank = runs(index)
     by_rank = order[np.argsort(rank, kind="stable")]
     sizes = np.bincount(rank)
     old = np.empty_like(value)

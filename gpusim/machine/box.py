@@ -192,6 +192,12 @@ class BoxLanes(Lanes):
             return value if isinstance(value, SYMBOLIC) else super().gather(value, source)
         return self._moved(value, lambda numbers: super(BoxLanes, self).gather(numbers, source))
 
+    def clock(self, name: str, bits: int) -> Array:
+        raise Undecided("a clock")
+
+    def _residence(self, name: str) -> Array:
+        raise Undecided("where a warp runs")
+
     def _present(self, source: Array) -> None:
         """Raise Undecided where an active lane asks one that is not: what that one holds may not have been kept."""
         active = self.chunk.active_mask() if self.mask is None else self.chunk.wide(self.mask)

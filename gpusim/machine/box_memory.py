@@ -272,6 +272,8 @@ class BoxMemory:
         self, index: int, op: MemoryOp, target: Any, origin: Any, mask: Array | None, condition: Any = None
     ) -> None:
         """An asynchronous copy without its data."""
+        if op.partial:
+            raise self._undecided(index, "a copy of a size that is in its address")
         lanes = self._mask(mask)
         reading = lanes
         if condition is not None:

@@ -45,6 +45,8 @@ class Chunk:
         self.first_block = 0
         self.numbers: Array = np.zeros(1, np.int64)
         self.ticks = 0
+        self.news = 0  # changes of asynchronous barriers
+        self.code_base = 0  # address of the program's first instruction
         self._thread_special = self._thread_registers(thread)
         self.special: dict[str, Array] = {}
         self.predicated_on: dict[int, int] = {}
@@ -83,7 +85,7 @@ class Chunk:
         for predicates in (self.P, self.UP):
             predicates[:] = [NEVER] * 7 + [ALWAYS]
         self.barrier_result: Array = ZERO
-        self.barrier_sum: Array = np.zeros((blocks, 1), u32)
+        self.kept: list[Array] = [ZERO, ZERO]  # Rpc
         self.shared = np.zeros((blocks, self.shared_bytes), np.uint8)
         self.shared_flat = self.shared.reshape(-1)
         self.shared_rows = (np.arange(blocks, dtype=np.int64) * self.shared_bytes)[:, None]

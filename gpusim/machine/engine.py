@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 
 from gpusim.errors import ExecutionError
+from gpusim.machine import mbarrier
 from gpusim.machine.access import MemoryUnit
+from gpusim.machine.barriers import COUNT_MASK, NUMBERS, PACKED_COUNT
 from gpusim.machine.chunk import Chunk
 from gpusim.machine.codegen import BlockWriter
 from gpusim.machine.events import Access, Branch, Listener
 from gpusim.machine.flow import STEP, Flow
 from gpusim.machine.memory import DeviceMemory
+from gpusim.machine.runtime import Runtime, thread_name
 from gpusim.sass.form import ControlOp, MemoryOp
 from gpusim.sass.operands import Predicate
 from gpusim.sass.program import BasicBlock, Program
@@ -59,6 +62,7 @@ def compile_program(
     text = writer.text()
     extra: list[str] = []
     for block in program.blocks:
+        extra += _look(program, block, writer)
         if block.control is None:
             continue
         instruction = program.instructions[block.last]
@@ -73,6 +77,19 @@ def compile_program(
             extra.append(f"def read{block.number}(s):\n R = s.R; UR = s.UR; P = s.P; UP = s.UP\n return ({values},)")
     text += "\n".join(extra) + "\n"
     return Compiled(program, compile(text, "<sass>", "exec"), writer.names, writer.constants, part)
+
+
+def _look(program: Program, block: BasicBlock, writer: BlockWriter) -> list[str]:
+    """Of a block that starts with a look at an asynchronous barrier: a function that reads its operands."""
+    meaning, instruction = program.meanings[block.first], program.instructions[block.first]
+    if not (isinstance(meaning, MemoryOp) and meaning.is_wait):
+        return []
+    place = writer.address(meaning.address, meaning.wide, meaning.space)
+    guard = "ALWAYS" if instruction.guard is None else writer.predicate(instruction.guard)
+    return [
+        f"def look{block.number}(s):\n R = s.R; UR = s.UR; P = s.P; UP = s.UP\n"
+        f" return {place}, {writer.value(meaning.sources[0])}, {guard}"
+    ]
 
 
 @dataclass
@@ -99,7 +116,9 @@ class Engine:
         local_bytes: int,
         listeners: tuple[Listener, ...] = (),
         chunk_threads: int = MOST_CHUNK,
+        runtime: Runtime | None = None,
     ) -> None:
+        self.runtime = runtime or Runtime()
         self.compiled, self.program = compiled, compiled.program
         self.listeners = listeners
         self.constants = {k: np.frombuffer(v + b"\0" * 8, np.uint8) for k, v in constants.items()}
@@ -107,6 +126,7 @@ class Engine:
         self.device, self.shared_start = device, shared_start
         self.chunk = self._new_chunk(grid, block, shared_bytes, local_bytes)
         self.chunk.constant_load = self._constant_load
+        self.chunk.code_base = self.runtime.code_base
         self.flow = Flow(self.chunk)
         self.memory = self._new_memory()
         self.total_blocks = grid[0] * grid[1] * grid[2]
@@ -139,6 +159,7 @@ class Engine:
         self.functions: dict[int, tuple[BasicBlock, Callable[..., None], Callable[..., None]]] = {}
         self.tests: dict[int, Callable[[Chunk], Array]] = {}
         self.reads: dict[int, Callable[[Chunk], tuple[Array, ...]]] = {}
+        self.looks: dict[int, Callable[[Chunk], tuple[Array, ...]]] = {}
         self.serial: set[int] = set()
         for block in self.program.blocks:
             address = self.program.instructions[block.first].address
@@ -148,6 +169,8 @@ class Engine:
                 self.tests[number] = namespace[f"test{number}"]
             if f"read{number}" in namespace:
                 self.reads[number] = namespace[f"read{number}"]
+            if f"look{number}" in namespace:
+                self.looks[number] = namespace[f"look{number}"]
             if self._has_retry(block):
                 self.serial.add(number)
 
@@ -205,6 +228,7 @@ class Engine:
             for first in range(0, total, self.chunk_blocks):
                 last = min(first + self.chunk_blocks, total)
                 self._run_chunk(np.arange(first, last) if numbers is None else numbers[first:last])
+                self.runtime.end_chunk()
                 if progress is not None:
                     progress(last, total)
         return self.tally()
@@ -225,6 +249,9 @@ class Engine:
                 raise ExecutionError(f"control reached {address:#x}, which is no instruction of the kernel")
             block, fast, masked = entry
             number = block.number
+            if number in self.looks and (held := self._held(block)) is not None:
+                address = self.flow.hold(held, address)
+                continue
             if number in self.serial:
                 self.flow.restrict_to_first_warp(address)
             warps[number] += chunk.warp_count
@@ -239,6 +266,18 @@ class Engine:
                 address = self.flow.go(last.address + STEP)
             else:
                 address = self._control(block, block.control)
+
+    def _held(self, block: BasicBlock) -> Array | None:
+        """The executing lanes whose phase of an asynchronous barrier is not complete, if any: they look again later."""
+        chunk, flow = self.chunk, self.flow
+        flow.caveats.add(mbarrier.CAVEAT)
+        place, phase, guard = self.looks[block.number](chunk)
+        op = self.program.meanings[block.first]
+        assert isinstance(op, MemoryOp)
+        active = chunk.active_mask()
+        held = self.memory.waits(op, place, phase, active & guard & ~flow.forced)
+        flow.forced = flow.forced & ~active
+        return held if held.any() else None
 
     def _control(self, block: BasicBlock, op: ControlOp) -> int | None:
         """Carry out the operation that ends a block; returns the next block's address."""
@@ -268,11 +307,7 @@ class Engine:
         if kind == "sync":
             return flow.sync(op.barrier, chosen, address)
         if kind == "barrier":
-            if op.barrier != 0:
-                raise instruction.unsupported("a named block barrier")
-            if op.sources:
-                flow.contribute(op.detail["reduction"], self.reads[block.number](chunk)[0], chosen)
-            return flow.barrier(chosen, address)
+            return self._barrier(block, op, chosen, address)
         if kind == "yield":
             return flow.give_way(address) if chosen is None else flow.go(following)
         if kind == "sync_break":
@@ -281,11 +316,38 @@ class Engine:
             return self._warp_sync(block, op, chosen, address)
         if kind == "collective_end":
             return flow.end_collective(address)
+        if kind == "call_register":
+            return self._call_register(block, op, chosen, address, following)
         if kind in ("indirect", "return"):
             return self._indirect(block, op, chosen, address, following)
         if kind == "trap":
-            raise ExecutionError(f"the kernel stopped itself (trap or failed assertion), {self._describe(index)}")
+            lanes = np.broadcast_to(chunk.active_mask() if chosen is None else chosen, (chunk.blocks, chunk.threads))
+            at, thread = (int(x) for x in np.argwhere(lanes)[0])
+            who = thread_name(chunk, at, thread)
+            raise ExecutionError(f"the kernel stopped itself with a trap, first {who}, {self._describe(index)}")
         raise instruction.unsupported(f"control operation {kind}")
+
+    def _barrier(self, block: BasicBlock, op: ControlOp, chosen: Array | None, address: int) -> int | None:
+        """BAR: number and thread count are literals, or come from registers, from one together if ``packed``."""
+        values = list(self.reads[block.number](self.chunk)) if op.sources else []
+        number = np.full((1, 1), op.barrier, np.int32)
+        count = None if op.detail["count"] is None else np.full((1, 1), op.detail["count"], np.int32)
+        if op.detail["packed"]:
+            word = values.pop(0).view(np.int32)
+            number, count = word & np.int32(NUMBERS - 1), word >> PACKED_COUNT & COUNT_MASK
+        else:
+            if op.detail["number_read"]:
+                number = values.pop(0).view(np.int32)
+            if op.detail["count_read"]:
+                count = values.pop(0).view(np.int32)
+        where = self._describe(block.last)
+        if op.detail["kind"] == "ARV":
+            assert count is not None
+            return self.flow.arrive(chosen, address, number, count, where)
+        if op.detail["kind"] == "RED":
+            lanes = self.chunk.active_mask() if chosen is None else self.chunk.wide(chosen)
+            self.flow.named.contribute(number, op.detail["reduction"], values.pop(), lanes)
+        return self.flow.barrier(chosen, address, number, count, where)
 
     def _warp_sync(self, block: BasicBlock, op: ControlOp, chosen: Array | None, address: int) -> int | None:
         """Lanes whose mask differs from their warp's first one wait for their turn; they were issued all the same."""
@@ -374,18 +436,53 @@ class Engine:
             targets = value.astype(np.int64) + offset
         else:
             targets = value.astype(np.int64) + offset + following
+        return self._scattered(block, op, targets, chosen, address, following)
+
+    def _call_register(
+        self, block: BasicBlock, op: ControlOp, chosen: Array | None, address: int, following: int
+    ) -> int | None:
+        """A call of the function whose address a register pair holds: one of the kernel's, or one of the runtime's."""
+        chunk = self.chunk
+        targets = self.reads[block.number](chunk)[0]
+        lanes = chunk.active_mask() if chosen is None else chunk.wide(chosen)
+        shape = np.broadcast_shapes(targets.shape, lanes.shape)
+        called = np.unique(np.broadcast_to(targets, shape)[np.broadcast_to(lanes, shape)])
+        externals = [self.runtime.externals.get(int(target)) for target in called]
+        if len(externals) == 1 and externals[0] is not None:
+            self.runtime.call(externals[0], chunk, self.memory.device, lanes, lambda: self._describe(block.last))
+            self._branch_event(block.last, op, chunk.warp_count, 0, 0)
+            return self.flow.go(following)
+        base = self.runtime.code_base if op.detail["absolute"] else -(op.target or 0)
+        places = targets.astype(np.int64) - base
+        unknown = ~np.isin(places, list(self.functions)) & lanes
+        if unknown.any():
+            at, thread = (int(x) for x in np.argwhere(np.broadcast_to(unknown, (chunk.blocks, chunk.threads)))[0])
+            raise ExecutionError(
+                f"a call through a pointer that holds no function of this kernel, by {thread_name(chunk, at, thread)}, "
+                f"{self._describe(block.last)}"
+            )
+        return self._scattered(block, op, places, chosen, address, following)
+
+    def _scattered(
+        self, block: BasicBlock, op: ControlOp, targets: Array, chosen: Array | None, address: int, following: int
+    ) -> int | None:
+        """Each executing lane goes to its own address, those that are not ``chosen`` on."""
         if chosen is not None:
             targets = np.where(chosen, targets, following)
-        before = chunk.warp_count
-        result, split, more = self.flow.scatter(targets, address)
-        self._branched(Branch(block.last, op.kind, before, before - split, 0, more))
+        before = self.chunk.warp_count
+        result, split, times = self.flow.scatter(targets, address)
+        self._branch_event(block.last, op, before - split, 0, times, before)
         return result
 
-    def _branch_event(self, index: int, op: ControlOp, taken: int, fallen: int, divergent: int) -> None:
-        if op.kind not in (*_BRANCHES, "indirect", "return"):
+    def _branch_event(
+        self, index: int, op: ControlOp, taken: int, fallen: int, divergent: int, warps: int | None = None
+    ) -> None:
+        """Tell the listeners; ``warps`` that branched: left out where none splits into more than two groups."""
+        if op.kind not in (*_BRANCHES, "indirect", "return", "call_register"):
             return
-        total = taken + fallen + divergent
-        self._branched(Branch(index, op.kind, total, taken, fallen, divergent))
+        total = taken + fallen + divergent if warps is None else warps
+        kind = "call" if op.kind == "call_register" else op.kind
+        self._branched(Branch(index, kind, total, taken, fallen, divergent))
 
     def tally(self) -> Tally:
         """What was executed so far."""
@@ -398,4 +495,7 @@ class Engine:
         for index, instruction in enumerate(self.program.instructions):
             if instruction.guard is not None:
                 on[index] = self.chunk.predicated_on.get(index, 0)
+        for meaning, warps in zip(self.program.meanings, executed, strict=True):
+            if warps and isinstance(meaning, MemoryOp) and meaning.operation == "mbarrier":
+                self.flow.caveats.add(mbarrier.COST_CAVEAT)
         return Tally(executed, threads, on)

@@ -28,17 +28,19 @@ from gpusim.errors import ExecutionError
 from gpusim.machine.chunk import shrink_rows
 from gpusim.machine.lanes import Lanes
 from gpusim.machine.turns import (
+    ASIDE,
     AT_BARRIER,
     AT_SYNC,
     AT_WARPSYNC,
     EXITED,
+    HELD,
     NOWHERE,
     READY,
     RECURSION_CAVEAT,
     RUNNING,
     STEP,
-    Turns,
 )
+from gpusim.machine.waiting import PATIENCE, Waiting
 
 Array = np.ndarray[Any, Any]
 u32, i32 = np.uint32, np.int32
@@ -49,14 +51,18 @@ def same_lanes(first: Array, second: Array) -> bool:
     return bool((first == second).all())
 
 
-class Flow(Turns):
+class Flow(Waiting):
     """Who executes next in a chunk.  Addresses are bytes within the program."""
 
     # -- choosing ---------------------------------------------------------------------------------------------------
     def go(self, address: int) -> int | None:
         """The executing lanes continue at ``address``; returns where the next block starts."""
-        if self.together or address < self.next_other:
+        if self.together:
             return address
+        if address < self.next_other:
+            self.turns += 1
+            if self.turns < PATIENCE:
+                return address
         self._keep(address)
         return self.pick()
 
@@ -72,7 +78,10 @@ class Flow(Turns):
                 return None
             running = self._unstick()
             if not running.any():
-                raise self._deadlock()
+                running = self._wake()
+        self.turns += 1
+        if self.turns >= PATIENCE:
+            running = self._lose_patience(running)
         places = np.where(running, self.place, NOWHERE)
         address = int(places.min())
         chosen = places == address
@@ -104,7 +113,7 @@ class Flow(Turns):
     def _promote(self, running: Array, ready: Array) -> Array:
         """In warps with nobody running, the ready group that was put aside last runs."""
         chunk = self.chunk
-        waiting = ready & ~chunk.warp_any(running)
+        waiting = ready & ~chunk.warp_any(running | (self.status == ASIDE))
         if not waiting.any():
             return running
         stamps = np.where(waiting, self.order, i32(-1))
@@ -133,12 +142,16 @@ class Flow(Turns):
         block, thread = (int(x) for x in np.argwhere(stuck)[0])
         kinds = np.broadcast_to(self.status, shape)
         at_barrier = int(np.count_nonzero(kinds == AT_BARRIER))
+        held = int(np.count_nonzero(kinds == HELD))
+        looking = f", {held} at an asynchronous barrier (mbarrier)" if held else ""
         meeting = int(np.count_nonzero((kinds == AT_SYNC) | (kinds == AT_WARPSYNC)))
         address = int(np.broadcast_to(self.place, shape)[block, thread])
+        which = self.named.describe(block, self.status == AT_BARRIER, self.status == EXITED)
+        barriers = f"; in that block wait {which}" if which else ""
         return ExecutionError(
-            f"deadlock: no thread can go on; {at_barrier} wait at a block barrier and {meeting} for lanes of their "
-            f"warp (first: thread {thread} of block {chunk.numbers[block]}, at {address:#x}); is a barrier "
-            f"inside a condition that only some threads meet?"
+            f"deadlock: no thread can go on; {at_barrier} wait at a block barrier{looking} and {meeting} for lanes of "
+            f"their warp (first: thread {thread} of block {chunk.numbers[block]}, at {address:#x}{barriers}); is "
+            f"a barrier inside a condition that only some threads meet?"
         )
 
     # -- branches ---------------------------------------------------------------------------------------------------
@@ -198,6 +211,7 @@ class Flow(Turns):
         chunk = self.chunk
         if not leaving.any():
             return self.go(following)
+        self.stalls = 0
         alive = shrink_rows(chunk.alive_mask() & ~chunk.wide(leaving))
         if self.together:
             if not alive.any():
@@ -451,66 +465,3 @@ class Flow(Turns):
         self.status = np.where(lanes, READY, self.status)
         self.order = np.where(lanes, i32(self.splits), self.order)
         chunk.set_active(shrink_rows(active & ~lanes))
-
-    # -- block barriers ---------------------------------------------------------------------------------------------
-    def barrier(self, waiting: Array | None, address: int) -> int | None:
-        """BAR.SYNC 0: wait until every living thread of the block is here."""
-        following = address + STEP
-        chunk = self.chunk
-        if self.together and waiting is None:
-            self._deliver(np.ones((1, 1), bool))
-            return following
-        active = chunk.active_mask()
-        arriving = active if waiting is None else chunk.wide(waiting)
-        self._separate(address)
-        self._keep(following)
-        self.status = np.where(arriving, AT_BARRIER, self.status)
-        self._release_barrier()
-        return self.pick()
-
-    def _release_barrier(self) -> None:
-        waiting = self.status == AT_BARRIER
-        if not waiting.any():
-            return
-        complete = (waiting | (self.status == EXITED)).all(axis=1, keepdims=True)
-        free = waiting & complete
-        if not free.any():
-            return
-        self.status = np.where(free, RUNNING, self.status)
-        # lanes of one warp that stood at different barriers go on one group after the other
-        rows = max(free.shape[0], self.place.shape[0])
-        place = np.broadcast_to(np.where(free, self.place, NOWHERE), (rows, self.chunk.threads))
-        lowest = np.repeat(place.reshape(rows, -1, 32).min(axis=2), 32, axis=1)
-        later = free & (place != lowest)
-        if later.any():
-            self.splits += 1
-            self.status = np.where(later, READY, self.status)
-            self.order = np.where(later, i32(self.splits), self.order)
-        self._deliver(free.any(axis=1, keepdims=True))
-
-    def contribute(self, reduction: str, predicate: Array, mask: Array | None) -> None:
-        """BAR.RED: add the executing lanes' predicate to their block's running count."""
-        chunk = self.chunk
-        active = chunk.active_mask() if mask is None else chunk.wide(mask)
-        shape = (chunk.blocks, chunk.threads)
-        holding = np.broadcast_to(predicate & active, shape).sum(axis=1, keepdims=True, dtype=u32)
-        present = np.broadcast_to(active, shape).sum(axis=1, keepdims=True, dtype=u32)
-        chunk.barrier_sum = chunk.barrier_sum + holding
-        self.reduction_lanes = self.reduction_lanes + present
-        self.reduction = reduction
-
-    def _deliver(self, rows: Array) -> None:
-        """Blocks whose barrier is complete see the reduction's result; the running count starts anew."""
-        if not self.reduction:
-            return
-        chunk = self.chunk
-        count = chunk.barrier_sum
-        if self.reduction == "POPC":
-            result = count
-        else:
-            holds = count == self.reduction_lanes if self.reduction == "AND" else count > 0
-            result = np.where(holds, u32(0xFFFFFFFF), u32(0))
-        rows = np.broadcast_to(rows, (chunk.blocks, 1))
-        chunk.barrier_result = np.where(rows, result, np.broadcast_to(chunk.barrier_result, rows.shape))
-        chunk.barrier_sum = np.where(rows, u32(0), count)
-        self.reduction_lanes = np.where(rows, u32(0), self.reduction_lanes)

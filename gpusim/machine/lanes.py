@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 u32 = np.uint32
+MULTIPROCESSORS, PLACES = 132, 64
 _BITS = (np.uint32(1) << np.arange(32, dtype=np.uint32)).astype(np.uint32)
 
 
@@ -56,6 +57,8 @@ class Lanes:
             return np.full((1, 1), memory.SHARED_WINDOW >> 32, u32)
         if name in ("SR_LWINHI",):
             return np.full((1, 1), memory.LOCAL_WINDOW >> 32, u32)
+        if name in ("SR_VIRTID", "SR_VIRTUALSMID", "SR_VIRTCFG"):
+            return self._residence(name)
         if name in ("SR_CLOCKLO", "SR_GLOBALTIMERLO"):
             return self.clock(name, 32)
         if name in ("SR_CgaCtaId", "SRZ", "SR_CLOCKHI", "SR_GLOBALTIMERHI"):
@@ -74,6 +77,19 @@ class Lanes:
             return ~below
         raise UnsupportedError(f"the special register {name} has no defined value in the simulator")
 
+    def _residence(self, name: str) -> Array:
+        """Where a warp runs: defined, not exact, since nothing runs anywhere here.
+
+        A block runs on the multiprocessor of its number modulo an H200's 132, its warps in places 0, 1, ...; a
+        multiprocessor has places for 64 (where the fields are was read off compiled code).
+        """
+        chunk = self.chunk
+        if name == "SR_VIRTCFG":
+            return np.full((1, 1), PLACES << 8 | MULTIPROCESSORS << 20, u32)
+        if name == "SR_VIRTID":
+            return (chunk.warp_starts // 32 << 8).astype(u32)
+        return (chunk.numbers % MULTIPROCESSORS).astype(u32)[:, None]
+
     def zero(self, bits: int) -> Array:
         return np.zeros((1, 1), np.uint64 if bits == 64 else u32)
 
@@ -82,6 +98,19 @@ class Lanes:
         if not name.startswith(("SR_CLOCK", "SR_GLOBALTIMER")):
             raise UnsupportedError(f"the special register {name} has no defined value in the simulator")
         return np.full((1, 1), self.chunk.ticks, np.uint64 if bits == 64 else u32)
+
+    def keep(self, half: int, value: Array) -> tuple[()]:
+        """Put words into half (0 low, 1 high) of Rpc."""
+        kept = self.chunk.kept
+        kept[half] = value if self.mask is None else np.where(self.mask, value, kept[half])
+        return ()
+
+    def kept(self, half: int) -> Array:
+        return self.chunk.kept[half]
+
+    def code_address(self, place: int) -> Array:
+        """The address of the instruction at ``place`` (bytes within the program)."""
+        return np.full((1, 1), self.chunk.code_base + place, np.uint64)
 
     def lane_ids(self) -> Array:
         """(1, T) lane number of each thread."""

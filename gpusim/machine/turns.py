@@ -12,7 +12,7 @@ from gpusim.machine.lanes import Lanes
 Array = np.ndarray[Any, Any]
 u32, i32, i8 = np.uint32, np.int32, np.int8
 
-EXITED, RUNNING, READY, AT_SYNC, AT_BARRIER, AT_WARPSYNC = (i8(k) for k in range(6))
+EXITED, RUNNING, READY, AT_SYNC, AT_BARRIER, AT_WARPSYNC, HELD, ASIDE = (i8(k) for k in range(8))
 NOWHERE = i32(1 << 30)
 RECURSION_CAVEAT = (
     "executed counts are not certain here: lanes of a warp return from different depths of recursion together (of 68 "
@@ -50,8 +50,6 @@ class Turns:
         self.collectives: dict[int, Array] = {}  # masks of lanes that wait for a collective section, by address
         self.targets: Array = np.zeros((1, 1), i32)  # where lanes go after it
         self.deferred: Array = np.zeros((1, 1), bool)  # lanes that wait for their turn at a WARPSYNC
-        self.reduction = ""  # of the block barrier in progress: POPC, AND, OR
-        self.reduction_lanes: Array = np.zeros((1, 1), u32)  # lanes that contributed to it, by block
 
     def _separate(self, address: int) -> None:
         """Leave the state in which everyone is at one address: give each lane its own."""

@@ -24,6 +24,7 @@ class LaunchReport:
     occupancy: occupancy.OccupancySection
     divergence: divergence.Divergence
     metrics: metrics.Metrics
+    output: str
 
 
 def collect(result: Result) -> LaunchReport:
@@ -36,6 +37,7 @@ def collect(result: Result) -> LaunchReport:
         occupancy=occupancy.collect(result),
         divergence=divergence.collect(result),
         metrics=metrics.collect(result),
+        output=result.output,
     )
 
 
@@ -45,7 +47,7 @@ def verdict_of(results: Sequence[Result]) -> verdict.Verdict:
 
 
 def to_json(report: LaunchReport) -> dict[str, Any]:
-    """The sections as plain data; findings and metrics, which Result.to_json() has, are left out."""
+    """The sections as plain data; findings, metrics and output, which Result.to_json() has, are left out."""
     found = asdict(report)
     for row, plain in zip(report.memory.rows, found["memory"]["rows"], strict=True):
         plain |= {
@@ -56,4 +58,4 @@ def to_json(report: LaunchReport) -> dict[str, Any]:
         }
     for branch, plain in zip(report.divergence.branches, found["divergence"]["branches"], strict=True):
         plain["share"] = branch.share
-    return {name: section for name, section in found.items() if name not in ("findings", "metrics")}
+    return {name: section for name, section in found.items() if name not in ("findings", "metrics", "output")}

@@ -153,6 +153,17 @@ class Terminal:
             grid.add_row(Text(name), Text(value))
         self._print(Padding(grid, (0, 0, 0, indent)))
 
+    def output(self, output: str) -> None:
+        """What the kernel printed, if anything."""
+        if not output:
+            return
+        self.heading("Output", "of the kernel's printf")
+        lines = output.splitlines()
+        shown = self.style.cut(lines)
+        for line in lines[:shown]:
+            self.text(line)
+        self.more(len(lines) - shown, "lines")
+
     def findings(self, findings: Sequence[Finding]) -> None:
         self.heading("Findings", "worst first")
         if not findings:
@@ -296,6 +307,7 @@ class Terminal:
     def report(self, report: LaunchReport) -> None:
         """All sections about one launch."""
         self.launch(report.launch)
+        self.output(report.output)
         self.findings(report.findings)
         self.memory(report.memory)
         self.lines(report.lines)

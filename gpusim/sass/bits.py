@@ -186,7 +186,7 @@ def sign_extend(form: Form) -> Semantics:
 def bit_mask(form: Form) -> Semantics:
     """d = b ones starting at bit a."""
     wrap = form.flag("W")
-    form.without_effect("C")
+    form.without_effect("C")  # clamps, which is what happens without .W
     form.dest()
     form.source("u32")
     form.source("u32")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusim.sass.form import ControlOp, Form, Semantics
+from gpusim.sass.form import ControlOp, Form, Semantics, Source
 from gpusim.sass.operands import Immediate, Named, Predicate, Register
 from gpusim.sass.registry import opcode
 
@@ -28,7 +28,7 @@ def _barrier_index(form: Form) -> int:
 @opcode("BRA")
 def branch(form: Form) -> Semantics:
     """Go to the target; .U promises a uniform condition."""
-    form.without_effect("U", "INC", "DEC")
+    form.without_effect("U")  # a promise: a condition that breaks it splits the warp all the same
     conditions = _conditions(form)
     if form.flag("DIV") or form.flag("CONV"):
         return _branch_on_convergence(form)
@@ -59,14 +59,12 @@ def jump(form: Form) -> Semantics:
 @opcode("BRX")
 def indirect_branch(form: Form) -> Semantics:
     """Go to (next address + register pair + offset): a switch table."""
-    form.without_effect("U")
+    form.without_effect("U")  # a promise that all lanes go to one target
     register = form.take()
     if not isinstance(register, Register):
         raise form.refuse("expected a register pair")
     offset = form.integer()
     form.finish()
-    from gpusim.sass.form import Source
-
     plain = Register(register.file, register.index)
     return ControlOp("indirect", offset, sources=(Source(plain, "u64"),))
 
@@ -82,7 +80,7 @@ def exit_thread(form: Form) -> Semantics:
 @opcode("BSSY")
 def push_convergence(form: Form) -> Semantics:
     """The active lanes become the members of a convergence barrier."""
-    form.without_effect("RECONVERGENT", "RELIABLE")
+    form.without_effect("RECONVERGENT", "RELIABLE")  # what the compiler relies on: members wait in any case
     barrier = _barrier_index(form)
     target = form.integer()
     form.finish()
@@ -92,7 +90,7 @@ def push_convergence(form: Form) -> Semantics:
 @opcode("BSYNC")
 def wait_convergence(form: Form) -> Semantics:
     """Wait until every living member of the barrier is here."""
-    form.without_effect("RECONVERGENT", "RELIABLE")
+    form.without_effect("RECONVERGENT", "RELIABLE")  # what the compiler relies on: members wait in any case
     conditions = _conditions(form)
     barrier = _barrier_index(form)
     form.finish()
@@ -102,7 +100,7 @@ def wait_convergence(form: Form) -> Semantics:
 @opcode("BREAK")
 def leave_convergence(form: Form) -> Semantics:
     """The active lanes stop being members of the barrier."""
-    form.without_effect("RELIABLE")
+    form.without_effect("RELIABLE")  # as at BSSY
     conditions = _conditions(form)
     barrier = _barrier_index(form)
     conditions += _conditions(form)  # nvdisasm's JSON puts the predicate last
@@ -113,7 +111,8 @@ def leave_convergence(form: Form) -> Semantics:
 @opcode("BMOV")
 def move_convergence(form: Form) -> Semantics:
     """Save or restore the members of a convergence barrier (around calls)."""
-    form.without_effect("32", "CLEAR", "PQUAD")
+    # .CLEAR empties the barrier that was saved; it is set or restored before it is waited at again
+    form.without_effect("32", "CLEAR")
     first = form.peek()
     if isinstance(first, Named):
         barrier = _barrier_index(form)
@@ -159,45 +158,75 @@ def end_collective(form: Form) -> Semantics:
 
 @opcode("CALL")
 def call(form: Form) -> Semantics:
-    """Go to a function; the return address was put in a register by an ordinary move."""
+    """Go to a function; the return address was put in a register by an ordinary move.
+
+    From a register pair, .REL takes an address within the section (function pointers are places in the table of
+    constant bank 2 that holds these), .ABS one in the module's code: how the runtime's printf and assert are called.
+    """
     kind = form.choice("REL", "ABS")
-    form.without_effect("NOINC")
+    form.without_effect("NOINC")  # keeps a counter of the debugger's as it is
     conditions = _conditions(form)
     operand = form.take()
+    if isinstance(operand, Register) and not operand.suffixes and not operand.negated:
+        offset = form.integer() if kind == "REL" else 0
+        form.finish()
+        pair = Source(Register(operand.file, operand.index), "u64")
+        return ControlOp("call_register", offset, conditions, (pair,), detail={"absolute": kind == "ABS"})
     if isinstance(operand, Immediate) and isinstance(operand.value, int) and kind == "REL":
         form.finish()
         return ControlOp("call", operand.value, conditions)
-    raise form.refuse("a call through a register or to an absolute address")
+    raise form.refuse("a call to an absolute address")
 
 
 @opcode("RET")
 def return_from_call(form: Form) -> Semantics:
     """Go to the address in a register pair."""
     form.choice("REL")
-    form.without_effect("NODEC")
+    form.without_effect("NODEC")  # as .NOINC at CALL
     register = form.take()
     if not isinstance(register, Register):
         raise form.refuse("expected a register pair")
     offset = form.integer()
     form.finish()
-    from gpusim.sass.form import Source
-
     return ControlOp("return", offset, sources=(Source(Register(register.file, register.index), "u32"),))
 
 
 @opcode("BAR")
 def block_barrier(form: Form) -> Semantics:
-    """Wait for all threads of the block (barrier 0), or reduce a predicate over them."""
-    form.without_effect("DEFER_BLOCKING")
-    kind = form.choice("SYNC", "RED")
+    """Wait for threads of the block (.SYNC), arrive without waiting (.ARV), reduce a predicate over them (.RED).
+
+    Operands: the barrier's number; how many threads it is for (left out: all); the predicate.  Number and count come
+    from one register when the same one stands for both: number in its low four bits, count from bit 16 on (read off the
+    code that the compiler puts before it).
+    """
+    form.without_effect("DEFER_BLOCKING")  # how a warp waits, not for what
+    kind = form.choice("SYNC", "RED", "ARV")
     reduction = form.choice("POPC", "AND", "OR") if kind == "RED" else ""
-    number = form.take()
-    if not (isinstance(number, Immediate) and isinstance(number.value, int)):
-        raise form.refuse("a barrier number from a register")
+    most = form.remaining() - (1 if reduction else 0)
+    if not 1 <= most <= 2 or (kind == "ARV" and most != 2):
+        raise form.refuse("a barrier with these operands")
+    packed = most == 2 and isinstance(form.peek(), Register) and len(set(form.instruction.operands[:2])) == 1
+    literal: list[int | None] = []
+    for _ in range(most):
+        if isinstance(form.peek(), Immediate):
+            literal.append(form.integer())
+        elif packed and literal:
+            form.take()
+        else:
+            form.source("u32")
+            literal.append(None)
     if reduction:
         form.source_predicate()
     form.finish()
-    return ControlOp("barrier", sources=tuple(form.sources), barrier=number.value, detail={"reduction": reduction})
+    detail = {
+        "kind": kind,
+        "reduction": reduction,
+        "packed": packed,
+        "number_read": literal[0] is None,
+        "count_read": not packed and most == 2 and literal[1] is None,
+        "count": literal[1] if most == 2 and not packed else None,
+    }
+    return ControlOp("barrier", sources=tuple(form.sources), barrier=literal[0] or 0, detail=detail)
 
 
 @opcode("B2R")
@@ -221,13 +250,16 @@ def give_way(form: Form) -> Semantics:
 def nothing(form: Form) -> Semantics:
     """No change of state."""
     if form.instruction.opcode == "NANOSLEEP":
-        form.without_effect("WARP")
+        form.without_effect("WARP")  # whether the warp sleeps or the thread
         form.take()  # how long: time does not pass here
     form.finish()
     return ControlOp("nothing")
 
 
-@opcode("BPT", "KILL", "RTT")
+@opcode("BPT")
 def trap(form: Form) -> Semantics:
-    """Stops the kernel (__trap, a failed assertion), whatever kind of trap it is."""
+    """Stops the kernel: __trap(), and __brkpt() without a debugger (recorded: a failed launch)."""
+    form.choice("TRAP")
+    form.integer()
+    form.finish()
     return ControlOp("trap")

@@ -214,7 +214,7 @@ def pack_floats(form: Form) -> Semantics:
         return _to_tf32(form)
     relu = form.flag("RELU")
     kind = "bf16" if form.flag("BF16") else "f16"
-    form.without_effect("F16", "F32")
+    form.without_effect("F16", "F32")  # names of the types that it is without .BF16
     merge = form.choice("PACK_AB", "MERGE_C") == "MERGE_C"
     mode = form.choice("RN", "RZ", default="RN")
     form.dest()
@@ -238,7 +238,7 @@ def pack_floats(form: Form) -> Semantics:
 
 def _to_tf32(form: Form) -> Semantics:
     """Ten mantissa bits are left, in the place of a single's; NaN is 0x7fffe000."""
-    form.without_effect("F32")
+    form.without_effect("F32")  # the name of the only source type
     form.choice("PACK_B")
     relu = form.flag("RELU")
     mode = form.choice("RN", "RZ", default="RN")

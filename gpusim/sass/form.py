@@ -76,13 +76,14 @@ class WarpOp:
 class MemoryOp:
     """One access a lane.  ``width`` is in bytes a lane; ``dest`` the first destination register, if any.
 
-    ``operation``: load, store, reduce (atomic without a result), atomic, matrix_load, matrix_store, async_copy.
+    ``operation``: load, store, reduce (atomic without a result), atomic, matrix_load, matrix_store, async_copy,
+    mbarrier (exch, arrive, drop, check, arrive_mask, drop_mask in ``atomic``; element u64 for the layout of sm_90).
     ``atomic``: what an atomic does (add, min, max, and, or, xor, exch, cas, inc, dec, popc_inc, cast), its element
     type in ``element``; ``vector`` elements side by side a lane.
     """
 
     space: Literal["global", "shared", "local", "generic"]
-    operation: Literal["load", "store", "reduce", "atomic", "matrix_load", "matrix_store", "async_copy"]
+    operation: Literal["load", "store", "reduce", "atomic", "matrix_load", "matrix_store", "async_copy", "mbarrier"]
     width: int
     address: Address
     wide: bool  # the address registers are 64-bit pairs
@@ -97,7 +98,14 @@ class MemoryOp:
     source_address: Address | None = None  # async_copy: where it reads; its one source, if any, is a predicate: lanes
     # for which it fails do not read and write zeros
     bypass: bool = False  # async_copy around L1 (cp.async.cg)
+    partial: bool = False  # async_copy that may read less than it writes (.ZFILL): as many bytes of the global address
+    # as are beyond a multiple of the width are left out at the end, and zeros written instead
     vector: int = 1
+
+    @property
+    def is_wait(self) -> bool:
+        """Whether threads may wait here for a phase of an asynchronous barrier."""
+        return self.operation == "mbarrier" and self.atomic == "check"
 
     @property
     def zero_fill(self) -> bool:
@@ -109,7 +117,8 @@ class MemoryOp:
 class ControlOp:
     """Something that decides which instruction comes next.
 
-    ``kind``: branch, branch_divergent, branch_convergent, indirect, call, return, exit, sync_push (BSSY), sync (BSYNC),
+    ``kind``: branch, branch_divergent, branch_convergent, indirect, call, call_register (through a register pair),
+    return, exit, sync_push (BSSY), sync (BSYNC),
     sync_break (BREAK), warp_sync, barrier, barrier_to_register, register_to_barrier, barrier_to_barrier,
     collective_end, trap, nothing.
     """

@@ -154,7 +154,7 @@ def _arithmetic(form: Form, operands: int, combine: Callable[..., Array]) -> Alu
     kind = half_kind(form)
     single = form.flag("F32")
     flush = form.flag("FTZ")
-    form.without_effect("MMA")
+    form.without_effect("MMA")  # which unit computes it
     finish = _finisher(form, kind)
     form.dest()
     read = [take_halves(form, kind, flush) for _ in range(operands)]

@@ -154,7 +154,7 @@ def _add64(form: Form) -> Semantics:
 @opcode("IMAD", "UIMAD")
 def multiply_add(form: Form) -> Semantics:
     """d = a*b + c in 32 bits, .WIDE in 64, .HI the high word; .MOV, .SHL and .IADD are spellings of the same."""
-    form.without_effect("MOV", "SHL", "IADD")
+    form.without_effect("MOV", "SHL", "IADD")  # what the operands make of it
     unsigned = form.flag("U32")
     extended = form.flag("X")
     if form.flag("WIDE"):
@@ -282,7 +282,7 @@ def shift_add(form: Form) -> Semantics:
 @opcode("LOP3", "ULOP3")
 def logic_three(form: Form) -> Semantics:
     """Bitwise function of three words by truth table; an optional predicate says whether the result is not 0."""
-    form.without_effect("LUT")
+    form.without_effect("LUT")  # the only form there is
     tests = form.dest_predicates(1)
     form.dest()
     for _ in range(3):

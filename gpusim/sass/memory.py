@@ -9,6 +9,7 @@ import numpy as np
 from gpusim.sass.form import ControlOp, Dest, Form, MemoryOp, Semantics, Source, ValueType
 from gpusim.sass.operands import Address, Predicate, Register
 from gpusim.sass.registry import opcode
+from gpusim.sass.syncs import arrive_first
 
 Space = Literal["global", "shared", "local", "generic"]
 
@@ -71,7 +72,6 @@ def store(form: Form) -> Semantics:
 _OPERATIONS = ("ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR", "EXCH", "CAST", "CAS")
 
 
-_NO_ASYNCHRONOUS = "asynchronous barriers in shared memory (mbarrier) and bulk copies are not simulated"
 _VECTORS = {"F32x2": 2, "F32x4": 4}
 
 
@@ -79,10 +79,8 @@ def _atomic_kind(form: Form) -> tuple[str, int, ValueType, int]:
     """(operation, bytes a lane, element type, elements a lane)."""
     if form.flag("POPC"):
         form.choice("INC")
-        form.without_effect("32")
+        form.without_effect("32")  # the width that it has
         return "popc_inc", 4, "u32", 1
-    if form.flag("ARRIVE"):
-        raise form.refuse(_NO_ASYNCHRONOUS)
     name = form.choice(*_OPERATIONS).lower()
     if name == "cast":
         form.choice("SPIN")
@@ -97,21 +95,21 @@ def _atomic_kind(form: Form) -> tuple[str, int, ValueType, int]:
     elif form.flag("S64"):
         element, width = "i64", 8
     elif form.flag("F16x2"):
-        form.without_effect("RN")
+        form.without_effect("RN")  # the rounding there is
         element, vector = "f16", 2
     elif form.flag("BF16x2"):
-        form.without_effect("RN")
+        form.without_effect("RN")  # the rounding there is
         element, vector = "bf16", 2
     elif packed := form.choice(*_VECTORS, "F32", default=""):
         element, vector = "f32", _VECTORS.get(packed, 1)
         width = 4 * vector
-        form.without_effect("RN")
+        form.without_effect("RN")  # the rounding there is
         if not form.flag("FTZ") and name == "add":
             raise form.refuse("a float atomic without .FTZ")
     elif form.flag("F64"):
-        form.without_effect("RN")
+        form.without_effect("RN")  # the rounding there is
         element, width = "f64", 8
-    form.without_effect("U32")
+    form.without_effect("U32")  # the type that it is without another one
     if vector > 1 and name != "add":
         raise form.refuse("a vector atomic other than an addition")
     return name, width, element, vector
@@ -142,6 +140,8 @@ def atomic(form: Form) -> Semantics:
     if wide:
         _space(form)
     form.without_effect(*_HINTS)
+    if space == "shared" and form.flag("ARRIVE"):
+        return arrive_first(form)
     name, width, element, vector = _atomic_kind(form)
     packed = element in ("f16", "bf16")
     if vector > 1 and not packed:
@@ -189,12 +189,6 @@ def query_space(form: Form) -> Semantics:
     return form.warp(lambda lanes, *parts: lanes.in_window(sum(parts, offset), window))
 
 
-@opcode("SYNCS", "UTMALDG", "UTMASTG", "UBLKCP")
-def asynchronous_barrier(form: Form) -> Semantics:
-    """Barriers in shared memory that asynchronous copies complete, and bulk copies."""
-    raise form.refuse(_NO_ASYNCHRONOUS)
-
-
 def _matrices(form: Form) -> tuple[int, bool]:
     form.choice("16")
     transposed = form.choice("M88", "MT88") == "MT88"
@@ -226,11 +220,13 @@ def asynchronous_copy(form: Form) -> Semantics:
     """cp.async: copy from global to shared memory (done at once here; waiting for it changes nothing).
 
     With a predicate at the end, lanes for which it fails read nothing and write zeros: the form of a source size that
-    is either 0 or everything, and of ``ignore-src``. A source size in between (.ZFILL) is refused.
+    is either 0 or everything, and of ``ignore-src``. With .ZFILL the global address also says how much to read: the
+    bytes by which it exceeds a multiple of the width are left out at the end (read off the compiler's code for source
+    sizes 1 to 15; results recorded in h200_copies).
     """
     if not form.flag("E"):
         raise form.refuse("a 32-bit global address")
-    bypass = form.flag("BYPASS")
+    bypass, partial = form.flag("BYPASS"), form.flag("ZFILL")
     form.without_effect(*_HINTS)
     width, _ = _width(form)
     if width < 4:
@@ -242,7 +238,9 @@ def asynchronous_copy(form: Form) -> Semantics:
         form.source_predicate()
         reads = tuple(form.sources)
     form.finish()
-    return MemoryOp("shared", "async_copy", width, target, False, reads, source_address=origin, bypass=bypass)
+    return MemoryOp(
+        "shared", "async_copy", width, target, False, reads, source_address=origin, bypass=bypass, partial=partial
+    )
 
 
 @opcode("LDGDEPBAR", "DEPBAR", "CCTL", "CCTLL", "MEMBAR", "ERRBAR", "CGAERRBAR", "FENCE", "UCGABAR_WAIT", "UCGABAR_ARV")
@@ -251,7 +249,9 @@ def ordering(form: Form) -> Semantics:
     if form.instruction.opcode.startswith("UCGABAR"):
         raise form.refuse("cluster barriers")
     # which accesses are ordered against which, and what to wait for
-    form.without_effect("LE", "E", "SC", "ALL", "ASYNC", "VIEW", "IVALL", "IVALLP", "PF1", "PF2", "WB", "IV", *_HINTS)
+    form.without_effect(
+        "LE", "E", "SC", "ALL", "ASYNC", "VIEW", "S", "IVALL", "IVALLP", "PF1", "PF2", "WB", "IV", *_HINTS
+    )
     while form.remaining():
         form.take()
     form.finish()

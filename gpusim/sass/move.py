@@ -74,7 +74,7 @@ def special_pair_to_register(form: Form) -> Semantics:
 @opcode("R2UR")
 def register_to_uniform(form: Form) -> Semantics:
     """Uniform d = a of the warp's first active lane; an optional predicate: this lane's a is another."""
-    form.without_effect("FILL")
+    form.without_effect("FILL")  # tells a debugger that a spilled register comes back
     tells = form.dest_predicates(1)
     form.dest()
     form.source("u32")
@@ -88,5 +88,11 @@ def register_to_uniform(form: Form) -> Semantics:
 
 @opcode("LEPC")
 def load_program_counter(form: Form) -> Semantics:
-    """d = an address of code, as a return address for a function in another section (printf, malloc)."""
-    raise form.refuse("calls of functions outside the kernel (printf, malloc, free) are not simulated")
+    """d = an address of code, this instruction's or the one named: a return address for a function of the runtime."""
+    form.dest(2)
+    place = form.integer() if form.remaining() else form.instruction.address
+
+    def compute(lanes: Any) -> Array:
+        return lanes.code_address(place)
+
+    return form.warp(compute)

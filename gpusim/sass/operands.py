@@ -91,7 +91,9 @@ _CONSTANT = re.compile(r"c\[(0x[0-9a-f]+)\]\[([^\]]+)\]((?:\.[A-Za-z0-9_]+)*)$")
 _ADDRESS = re.compile(r"(?:desc\[(UR\w+)\])?\[([^\[\]]+)\]((?:\.[A-Za-z0-9_]+)*)$")
 _INTEGER = re.compile(r"-?0x[0-9a-f]+$")
 _FLOAT = re.compile(r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|INF|QNAN|SNAN)$")
-_NAMED = re.compile(r"(?:SR_?[A-Z][A-Za-z0-9_.]*|B\d+|SB\d+|PR|\{[\d,]+\}|ThreadState[A-Za-z0-9_.]*|TRAP[A-Za-z_.]*)$")
+_NAMED = re.compile(
+    r"(?:SR_?[A-Z][A-Za-z0-9_.]*|B\d+|SB\d+|PR|Rpc\.(?:LO|HI)|\{[\d,]+\}|ThreadState[A-Za-z0-9_.]*|TRAP[A-Za-z_.]*)$"
+)
 
 
 def _register(text: str) -> Register | None:

@@ -196,7 +196,7 @@ def float_set(form: Form) -> Semantics:
 @opcode("PLOP3", "UPLOP3")
 def predicate_logic(form: Form) -> Semantics:
     """Two boolean functions of three predicates by truth tables."""
-    form.without_effect("LUT")
+    form.without_effect("LUT")  # the only form there is
     form.dest_predicate()
     form.dest_predicate()
     for _ in range(3):

@@ -9,7 +9,7 @@ from functools import cached_property
 import networkx as nx
 
 from gpusim.errors import UnsupportedError
-from gpusim.sass.form import ControlOp, Semantics
+from gpusim.sass.form import ControlOp, MemoryOp, Semantics
 from gpusim.sass.instruction import Instruction
 from gpusim.sass.operands import Immediate
 from gpusim.sass.registry import semantics
@@ -18,8 +18,8 @@ INSTRUCTION_BYTES = 16
 
 # Control operations that end a basic block; the others (BSSY, fences, NOP ...) let execution fall through.
 _ENDS_BLOCK = {
-    "branch", "branch_divergent", "branch_convergent", "indirect", "call", "return", "exit", "sync", "sync_break",
-    "yield", "warp_sync", "collective_end", "barrier", "trap",
+    "branch", "branch_divergent", "branch_convergent", "indirect", "call", "call_register", "return", "exit", "sync",
+    "sync_break", "yield", "warp_sync", "collective_end", "barrier", "trap",
 }  # fmt: skip
 
 
@@ -39,13 +39,18 @@ class BasicBlock:
 class Program:
     """The decoded instructions of one code section.
 
-    ``branch_targets`` lists the targets of indirect branches by the address of the branch, where known.
+    ``branch_targets`` lists the targets of indirect branches by the address of the branch, where known; ``entries``
+    are the addresses that calls through registers may go to.
     """
 
     def __init__(
-        self, instructions: Iterable[Instruction], branch_targets: dict[int, tuple[int, ...]] | None = None
+        self,
+        instructions: Iterable[Instruction],
+        branch_targets: dict[int, tuple[int, ...]] | None = None,
+        entries: Iterable[int] = (),
     ) -> None:
         self.instructions = tuple(instructions)
+        self.entries = tuple(entries)
         self.branch_targets = branch_targets or {}
         self.index_of = {i.address: n for n, i in enumerate(self.instructions)}
         self.meanings: list[Semantics | UnsupportedError] = [self._meaning(i) for i in self.instructions]
@@ -73,8 +78,12 @@ class Program:
                 found.add(index + 1)
             if isinstance(meaning, ControlOp) and meaning.kind == "warp_sync":
                 found.add(index)  # lanes that wait their turn start here
+            if isinstance(meaning, MemoryOp) and meaning.is_wait:
+                found.add(index)
             if isinstance(meaning, ControlOp):
-                if meaning.target is not None and meaning.kind not in ("indirect", "return"):
+                if meaning.kind == "call_register":
+                    found.update(self.index_of[a] for a in self.entries if a in self.index_of)
+                elif meaning.target is not None and meaning.kind not in ("indirect", "return"):
                     found.add(self.index_of.get(meaning.target, 0))
                 if meaning.kind == "indirect":
                     targets = self.branch_targets.get(instruction.address)
@@ -107,7 +116,7 @@ class Program:
         after_calls = []
         for block in self.blocks:
             graph.add_node(block.number, block=block)
-            if block.control is not None and block.control.kind == "call" and block.last + 1 in by_start:
+            if block.control is not None and block.control.kind.startswith("call") and block.last + 1 in by_start:
                 after_calls.append(by_start[block.last + 1])
         for block in self.blocks:
             for successor in self._successors(block, by_start, after_calls):
@@ -132,6 +141,10 @@ class Program:
         if control.kind == "collective_end":
             ends = {m.target for m in self.meanings if isinstance(m, ControlOp) and m.kind == "warp_sync"}
             return [by_start[self.index_of[t]] for t in sorted(t for t in ends if t in self.index_of)]
+        if control.kind == "call_register":
+            # a function of the kernel, or one of the runtime, which comes back at once
+            numbers = [by_start[self.index_of[a]] for a in self.entries if a in self.index_of]
+            return numbers + following
         if control.kind == "return":
             return after_calls + (following if conditional else [])
         if control.kind in ("exit", "trap"):

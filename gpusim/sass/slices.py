@@ -138,6 +138,8 @@ def slice_of(program: Program) -> Slice | None:
     for meaning in program.meanings:
         if isinstance(meaning, ControlOp) and meaning.kind not in _KNOWN_CONTROL:
             return None
+        if isinstance(meaning, MemoryOp) and meaning.operation == "mbarrier":
+            return None  # who goes on depends on the barrier's contents
     return _Slicer(program).run()
 
 

@@ -76,7 +76,7 @@ def match(form: Form) -> Semantics:
     """d = mask of the active lanes that hold the same value (.ALL: of all lanes when every value is equal)."""
     mode = form.choice("ANY", "ALL")
     wide = form.flag("U64")
-    form.without_effect("U32")
+    form.without_effect("U32")  # the type that it is without .U64
     with_predicate = form.dest_predicates(1)
     form.dest()
     form.source("u64" if wide else "u32")

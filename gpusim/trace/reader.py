@@ -51,6 +51,7 @@ class RecordedLaunch:
     tally: Tally
     source: dict[str, list[str]] = field(repr=False)
     caveats: frozenset[str]
+    output: str
     branch_targets: dict[int, tuple[int, ...]] = field(repr=False)
     listing: list[Instruction] = field(repr=False)
 
@@ -80,7 +81,9 @@ class RecordedLaunch:
         self.replay(collector, sampler)
         facts, program, tally = self.facts, self.program, self.tally
         blocks = math.prod(facts.grid)  # only what executes is recorded
-        done = Finished(facts, program, tally, self.barriers, self.execution, self.source, self.caveats, blocks)
+        done = Finished(
+            facts, program, tally, self.barriers, self.execution, self.source, self.caveats, self.output, blocks
+        )
         return build_result(done, collector, sampler)
 
     def _piece(self, archive: zipfile.ZipFile, piece: int) -> Iterator[Access | Branch]:
@@ -181,6 +184,7 @@ def _launch(path: Path, archive: zipfile.ZipFile, folder: str) -> RecordedLaunch
         tally=Tally(*tally),
         source={str(file): [str(line) for line in lines] for file, lines in about["source"].items()},
         caveats=frozenset(str(caveat) for caveat in about["caveats"]),
+        output=str(about.get("output", "")),
         branch_targets={int(at): tuple(int(to) for to in targets) for at, targets in about["branch_targets"].items()},
         listing=listing,
     )

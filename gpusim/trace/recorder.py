@@ -129,6 +129,7 @@ class TraceRecorder:
             "branch_targets": {str(address): list(to) for address, to in done.program.branch_targets.items()},
             "source": _source(done),
             "caveats": sorted(done.caveats),
+            "output": done.output,
         }
         with self._writing():
             self._array("tally", tally.astype(np.int64))

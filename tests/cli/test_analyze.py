@@ -403,3 +403,43 @@ def test_reader_that_goes_away():
         said = process.stderr.read()
     assert process.returncode == 141
     assert said == b""
+
+
+# ---- what kernels print ---------------------------------------------------------------------------------------------
+SPEAKING = '#include <cstdio>\nextern "C" __global__ void speak(int n) { printf("%d of %d\\n", (int)threadIdx.x, n); }'
+ASSERTING = '#include <cassert>\nextern "C" __global__ void small(int n) { assert(n < 5); }'
+
+
+def test_output_of_a_kernel_is_a_section_and_in_the_document(gpusim_run, tmp_path):
+    path = tmp_path / "speak.cu"
+    path.write_text(SPEAKING)
+    launch = ("--grid", 1, "--block", 20, "--arg", "i32=42")
+    shown = gpusim_run("analyze", path, *launch)
+    assert "Output (of the kernel's printf) 0 of 42 1 of 42" in shown.flat and "8 more lines" in shown.flat
+    assert "caveat: the kernel calls printf" in shown.flat
+    document = json.loads(gpusim_run("analyze", path, *launch, "--json").out)
+    assert document["output"] == "".join(f"{k} of 42\n" for k in range(20))
+    assert document["exactness"] == "modelled"
+
+
+def test_output_is_kept_in_a_trace(gpusim_run, tmp_path):
+    path, trace = tmp_path / "speak.cu", tmp_path / "speak.trace"
+    path.write_text(SPEAKING)
+    gpusim_run("analyze", path, "--grid", 1, "--block", 2, "--arg", "i32=3", "--trace", trace)
+    assert json.loads(gpusim_run("analyze", trace, "--json").out)["output"] == "0 of 3\n1 of 3\n"
+
+
+def test_a_failed_assertion_is_one_sentence(gpusim_run, tmp_path):
+    path = tmp_path / "small.cu"
+    path.write_text(ASSERTING)
+    refusal = gpusim_run("analyze", path, "--grid", 1, "--block", 2, "--arg", "i32=7").sentence
+    assert refusal.startswith(f"assertion failed: n < 5 ({path}:2, in small)")
+
+
+def test_coverage_names_functions_of_the_device_runtime(gpusim_run, tmp_path):
+    path = tmp_path / "some.cu"
+    path.write_text(SPEAKING)
+    assert "all" in gpusim_run("doctor", "--coverage", path).flat
+    path.write_text('extern "C" __global__ void allocate(int **out) { *out = (int *)malloc(4); }')
+    refused = gpusim_run("doctor", "--coverage", path)
+    assert refused.code == 1 and "malloc: a function of the device runtime" in refused.flat

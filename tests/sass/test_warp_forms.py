@@ -82,9 +82,8 @@ def test_elections(module):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("SYNCS.EXCH.64 URZ, [UR8], UR4", "mbarrier"),
-        ("ATOMS.ARRIVE.64 R2, [URZ]", "mbarrier"),
-        ("LEPC R20, 0x140", "printf"),
+        ("SYNCS.ARRIVE.TRANS64 R2, [UR4], R6", "mbarrier"),
+        ("CALL.ABS 0x140", "absolute address"),
         ("ELECT P0, UR6, P1", "election"),
         ("ATOMG.E.CAS.STRONG.GPU P0, R0, [R2.64], R4, R5", "predicate result"),
         ("QSPC.E.S P0, R1, [R4]", "register result"),
