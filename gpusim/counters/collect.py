@@ -181,6 +181,29 @@ class Collector:
                     fields[name][index] += amount
                     space[name][index] += amount
 
+    # -- parts of a grid that are counted apart ----------------------------------------------------------------------
+    def begin_part(self) -> None:
+        """Start from zero."""
+        for column in self.fields.values():
+            column[:] = 0
+        self.by_space.clear()
+        self.caveats.clear()
+
+    def part(self) -> tuple[Any, ...]:
+        """What was counted, for :meth:`merge`."""
+        return self.fields, self.by_space, self.caveats
+
+    def merge(self, part: tuple[Any, ...]) -> None:
+        """Add what another collector counted."""
+        fields, by_space, caveats = part
+        for name, column in fields.items():
+            self.fields[name] += column
+        for space, columns in by_space.items():
+            known = self.by_space.setdefault(space, {name: np.zeros_like(column) for name, column in columns.items()})
+            for name, column in columns.items():
+                known[name] += column
+        self.caveats |= caveats
+
     def _counted(self, event: Access) -> list[tuple[Counted, int]]:
         """Counters of the event's warps and how often to take them: blocks that repeat a pattern are counted once."""
         if event.origin is not None:

@@ -87,3 +87,19 @@ class PatternSampler:
 
     def branch(self, event: Branch) -> None:
         """Branches access nothing."""
+
+    def begin_part(self) -> None:
+        """Start without a sample."""
+        self.patterns.clear()
+        self._blocks.clear()
+
+    def part(self) -> tuple[Any, ...]:
+        """The samples, for :meth:`merge`."""
+        return self.patterns, self._blocks
+
+    def merge(self, part: tuple[Any, ...]) -> None:
+        """Take over samples of lower blocks than the known ones."""
+        patterns, blocks = part
+        for address, block in blocks.items():
+            if block < self._blocks.get(address, block + 1):
+                self._blocks[address], self.patterns[address] = block, patterns[address]

@@ -286,6 +286,7 @@ class BoxChunk(Chunk):
 class BoxWriter(BlockWriter):
     """Block functions whose results go to registers only as far as lanes need them."""
 
+    batching = False
     index = 0
 
     def instruction(self, index: int, masked: bool) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusim.machine.batches import SMALL
 from gpusim.machine.lanes import Lanes
 
 Array = np.ndarray[Any, Any]
@@ -43,6 +44,8 @@ class Chunk:
         self.warp_starts = (thread // 32 * 32)[None]
         self.blocks = 0
         self.first_block = 0
+        self.shape = (0, self.threads)
+        self.small = False
         self.numbers: Array = np.zeros(1, np.int64)
         self.ticks = 0
         self.news = 0  # changes of asynchronous barriers
@@ -71,6 +74,8 @@ class Chunk:
         self.numbers = number = numbers
         self.first_block = int(numbers[0])
         self.blocks = blocks = len(numbers)
+        self.shape = (blocks, self.threads)
+        self.small = blocks * self.threads <= SMALL
         gx, gy, _ = self.grid
         parts = {"X": number % gx, "Y": number // gx % gy, "Z": number // (gx * gy)}
         self.special = dict(self._thread_special)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpusim.errors import UnsupportedError
+from gpusim.machine.batches import compute, schedule
 from gpusim.machine.chunk import ALWAYS, NEVER, ZERO
 from gpusim.sass.form import Alu, ControlOp, Dest, MemoryOp, Semantics, Source, WarpOp
 from gpusim.sass.numeric import SIGN32, high_word, low_word, pair, select
@@ -39,6 +40,8 @@ class BlockWriter:
     reported.
     """
 
+    batching = True  # like instructions may be computed together
+
     def __init__(self, program: Program, part: Slice | None = None) -> None:
         self.program, self.part = program, part
         self.names: dict[str, Any] = {
@@ -58,6 +61,7 @@ class BlockWriter:
             "u64": np.uint64,
             "i64": np.int64,
             "f64": np.float64,
+            "batch": compute,
         }
         self.constants: set[tuple[int, int]] = set()  # (bank, offset) of words bound at launch
         self.lines: list[str] = []
@@ -344,9 +348,29 @@ class BlockWriter:
         for name, masked in (("fast", False), ("masked", True)):
             lines.append(f"def {name}{block.number}(s, m, w):")
             lines.append(" R = s.R; UR = s.UR; P = s.P; UP = s.UP")
-            for index in range(block.first, last + 1):
-                lines += [f" {line}" for line in self.instruction(index, masked)]
+            together = not masked and self.batching
+            order = (
+                schedule(self.program, block.first, last) if together else [[i] for i in range(block.first, last + 1)]
+            )
+            for batch in order:
+                lines += [f" {line}" for line in self.instructions(batch, masked)]
         return lines
+
+    def instructions(self, batch: list[int], masked: bool) -> list[str]:
+        """Statements of instructions that may be computed together."""
+        one_by_one = [line for index in batch for line in self.instruction(index, masked)]
+        if len(batch) == 1 or (self.part is not None and not set(batch) <= self.part.needed):
+            return one_by_one
+        meanings = [self.program.meanings[index] for index in batch]
+        columns: list[str] = []
+        for number in range(len(meanings[0].sources)):  # type: ignore[union-attr]
+            values = [self.value(m.sources[number]) for m in meanings]  # type: ignore[union-attr]
+            columns.append(f"({', '.join(values)})")
+        lines = [f"r = batch(fn{batch[0]}, s.shape, {', '.join(columns)})"]
+        for number, meaning in enumerate(meanings):
+            lines += self._assign(meaning.dests[0], f"r[{number}]", None, False)  # type: ignore[union-attr]
+        indented = [f" {line}" for line in lines] + ["else:"] + [f" {line}" for line in one_by_one]
+        return ["if s.small:", *indented]
 
     def text(self) -> str:
         """The text of all blocks."""

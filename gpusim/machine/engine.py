@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpusim.errors import ExecutionError
-from gpusim.machine import mbarrier
+from gpusim.machine import mbarrier, parallel
 from gpusim.machine.access import MemoryUnit
 from gpusim.machine.barriers import COUNT_MASK, NUMBERS, PACKED_COUNT
 from gpusim.machine.chunk import Chunk
@@ -224,18 +226,98 @@ class Engine:
         ``numbers``: only the blocks with these linear numbers (int64, ascending).
         """
         total = self.total_blocks if numbers is None else len(numbers)
+        if total == 0:
+            return self.tally()
+        starts = range(0, total, self.chunk_blocks)
+        pieces = [(k, min(k + self.chunk_blocks, total)) for k in starts]
+
+        def blocks(piece: tuple[int, int]) -> Array:
+            return np.arange(*piece) if numbers is None else numbers[slice(*piece)]
+
+        def tell(done: int) -> None:
+            if progress is not None:
+                progress(done, total)
+
         with np.errstate(all="ignore"):
-            for first in range(0, total, self.chunk_blocks):
-                last = min(first + self.chunk_blocks, total)
-                self._run_chunk(np.arange(first, last) if numbers is None else numbers[first:last])
-                self.runtime.end_chunk()
-                if progress is not None:
-                    progress(last, total)
+            before = time.perf_counter()
+            processes = min(self._processes(), len(pieces) - 1)
+            watch = parallel.Watch(self.device)
+            with self.heard_by(watch) if processes > 1 else nullcontext():
+                self.run_chunk(blocks(pieces[0]))
+            tell(pieces[0][1])
+            if processes > 1 and (time.perf_counter() - before) * (len(pieces) - 1) > parallel.WORTH:
+                try:
+                    rest = [blocks(piece) for piece in pieces[1:]]
+                    parallel.run_apart(self, rest, processes, watch, lambda k: tell(pieces[k * processes][1]))
+                    return self.tally()
+                except parallel.Conflict:
+                    self._begin_anew()
+                    self.run_chunk(blocks(pieces[0]))
+            for piece in pieces[1:]:
+                self.run_chunk(blocks(piece))
+                tell(piece[1])
         return self.tally()
 
-    def _run_chunk(self, numbers: Array) -> None:
+    def run_chunk(self, numbers: Array) -> None:
+        """Execute the blocks with these linear numbers."""
         self.chunk.start(numbers)
         self._run_blocks()
+        self.runtime.end_chunk()
+
+    # -- parts of a grid ---------------------------------------------------------------------------------------------
+    def _processes(self) -> int:
+        """How many processes may share the launch."""
+        if not all(hasattr(listener, "part") for listener in self.listeners):
+            return 1
+        if self.device.total > parallel.LARGEST_MEMORY or not parallel.separable(self.program):
+            return 1
+        return parallel.workers()
+
+    @contextmanager
+    def heard_by(self, listener: Listener) -> Iterator[None]:
+        """Add a listener for a while."""
+        before = self.listeners
+        self.listeners = (*before, listener)
+        try:
+            yield
+        finally:
+            self.listeners = before
+
+    def begin_part(self) -> None:
+        """Start all counters from zero."""
+        count = len(self.program.blocks)
+        self.block_warps[:], self.block_lanes[:] = [0] * count, [0] * count
+        self.chunk.predicated_on.clear()
+        for listener in self.listeners:
+            listener.begin_part()  # type: ignore[attr-defined]
+
+    def part(self) -> dict[str, Any]:
+        """The counters, to be merged into another engine's."""
+        return {
+            "warps": list(self.block_warps),
+            "lanes": list(self.block_lanes),
+            "on": dict(self.chunk.predicated_on),
+            "caveats": set(self.flow.caveats),
+            "listeners": [listener.part() for listener in self.listeners if hasattr(listener, "part")],
+        }
+
+    def merge(self, part: dict[str, Any]) -> None:
+        """Add another engine's counters, of later blocks."""
+        for number, (warps, lanes) in enumerate(zip(part["warps"], part["lanes"], strict=True)):
+            self.block_warps[number] += warps
+            self.block_lanes[number] += lanes
+        on = self.chunk.predicated_on
+        for index, lanes in part["on"].items():
+            on[index] = on.get(index, 0) + lanes
+        self.flow.caveats |= part["caveats"]
+        for listener, content in zip(self.listeners, part["listeners"], strict=True):
+            listener.merge(content)  # type: ignore[attr-defined]
+
+    def _begin_anew(self) -> None:
+        """Forget everything that was executed."""
+        self.begin_part()
+        self.flow.caveats.clear()
+        self.device.reset()
 
     def _run_blocks(self) -> None:
         """Execute the blocks that the chunk was started with."""

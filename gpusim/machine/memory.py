@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
@@ -69,8 +70,24 @@ class DeviceMemory:
 
     @cached_property
     def bytes(self) -> np.ndarray[Any, Any]:
-        """All bytes; copied together when first asked for, so that a launch that reads nothing copies nothing."""
-        whole = np.empty(self._top + GUARD_BYTES, np.uint8)
+        """All bytes; copied together when first asked for, so that a launch that reads nothing copies nothing.
+
+        Processes forked later share them.
+        """
+        whole: np.ndarray[Any, Any] = np.frombuffer(mmap.mmap(-1, self.total), np.uint8)
+        self._fill(whole)
+        return whole
+
+    @property
+    def total(self) -> int:
+        """Bytes of all buffers with their guard zones."""
+        return self._top + GUARD_BYTES
+
+    def reset(self) -> None:
+        """Bring back the contents that the buffers were added with."""
+        self._fill(self.bytes)
+
+    def _fill(self, whole: np.ndarray[Any, Any]) -> None:
         after = 0
         for buffer, raw in zip(self.buffers, self._contents, strict=True):
             offset = buffer.start - self.base
@@ -78,7 +95,6 @@ class DeviceMemory:
             after = offset + buffer.size
             whole[offset:after] = raw
         whole[after:] = POISON
-        return whole
 
     @cached_property
     def words16(self) -> np.ndarray[Any, Any]:

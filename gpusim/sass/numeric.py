@@ -156,16 +156,19 @@ def fma32(a: Array, b: Array, c: Array, mode: str = "RN") -> Array:
     The product of two float32 is exact in float64; the sum is rounded to odd before the last rounding, where that
     can matter (a tie of the float32 result, a subnormal result, a directed mode).
     """
-    product = a.astype(f64) * b.astype(f64)
-    wide_c = c.astype(f64)
-    if mode == "RN":
-        total = product + wide_c
-        bits = total.view(u64)
-        doubtful = ((bits & u64(0x1FFFFFFF)) == u64(0x10000000)) | (np.abs(total) < 2.0**-125)
-        if not doubtful.any():
-            return total.astype(f32)
-    total = _zero_sign(sum_to_odd(product, wide_c), product, wide_c, mode)
-    return round_f64_to_f32(total, mode)
+    product = np.multiply(a, b, dtype=f64)
+    if mode != "RN":
+        wide_c = c.astype(f64)
+        total = _zero_sign(sum_to_odd(product, wide_c), product, wide_c, mode)
+        return round_f64_to_f32(total, mode)
+    total = np.add(product, c, dtype=f64)
+    result = total.astype(f32)
+    doubtful = (total.view(u64) & u64(0x1FFFFFFF)) == u64(0x10000000)
+    doubtful |= np.abs(total) < 2.0**-125
+    if doubtful.any():
+        addend = np.broadcast_to(c, total.shape)[doubtful].astype(f64)
+        result[doubtful] = sum_to_odd(np.broadcast_to(product, total.shape)[doubtful], addend).astype(f32)
+    return result
 
 
 def add32(a: Array, b: Array, mode: str = "RN") -> Array:

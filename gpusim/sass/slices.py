@@ -74,7 +74,7 @@ def _written(dests: Iterable[Dest]) -> set[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Facts:
+class Facts:
     """Of one instruction: what it writes; reads for its result; reads whatever becomes of the result."""
 
     guard: Guard | None
@@ -87,7 +87,8 @@ class _Facts:
     across: bool  # sees other lanes' values
 
 
-def _facts(program: Program, index: int) -> _Facts:
+def facts_of(program: Program, index: int) -> Facts:
+    """What an instruction reads and writes."""
     instruction, meaning = program.instructions[index], program.meanings[index]
     guard: Guard | None = None
     always: set[int] = set()
@@ -117,9 +118,7 @@ def _facts(program: Program, index: int) -> _Facts:
         always |= {e for p in meaning.condition for e in _elements(p, 0, 1)}
         writes = _written(meaning.dests)
     across = isinstance(meaning, WarpOp)
-    return _Facts(
-        guard, frozenset(writes), frozenset(reads), frozenset(roots), frozenset(always), stores, loads, across
-    )
+    return Facts(guard, frozenset(writes), frozenset(reads), frozenset(roots), frozenset(always), stores, loads, across)
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ def slice_of(program: Program) -> Slice | None:
 class _Slicer:
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.facts = [_facts(program, index) for index in range(len(program.instructions))]
+        self.facts = [facts_of(program, index) for index in range(len(program.instructions))]
         graph = program.graph
         self.successors = {block.number: tuple(graph.successors(block.number)) for block in program.blocks}
         self.predecessors = {block.number: tuple(graph.predecessors(block.number)) for block in program.blocks}
@@ -164,7 +163,7 @@ class _Slicer:
                 return self._result(needed, entry)
             self.spaces |= spaces
 
-    def _stores_matter(self, facts: _Facts) -> bool:
+    def _stores_matter(self, facts: Facts) -> bool:
         if not facts.stores:
             return False
         if facts.stores == "generic":

@@ -1,0 +1,131 @@
+"""Several processes execute a launch as one does: results, counters, errors, and conflicts between parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpusim
+from gpusim import kernels
+from gpusim.machine import engine, parallel
+
+SOURCE = """
+extern "C" __global__ void independent(const float *in, float *out, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float sum = 0;
+    for (int k = 0; k < (int)(blockIdx.x % 5); ++k)
+        sum += in[(i * 7 + k) % n];
+    if (i < n)
+        out[i] = sum;
+}
+
+extern "C" __global__ void neighbour(const float *in, float *out, int n)  // reads what the block before wrote
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[i + blockDim.x] = out[i] + in[i];
+}
+
+extern "C" __global__ void same_place(const float *in, float *out, int n)  // the last block wins
+{
+    out[threadIdx.x] = in[blockIdx.x * blockDim.x + threadIdx.x];
+}
+
+extern "C" __global__ void in_place(float *in, float *out, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    in[i] = in[i] * 2 + 1;
+    out[i] = in[i];
+}
+
+extern "C" __global__ void outside(const float *in, float *out, int n)
+{
+    out[blockIdx.x * (blockIdx.x > 30 ? 1 << 20 : 64) + threadIdx.x] = in[threadIdx.x];
+}
+
+extern "C" __global__ void ordered(const float *in, float *out, int n)
+{
+    out[64 + atomicAdd((int *)out, 1)] = in[threadIdx.x];
+}
+"""
+
+
+@pytest.fixture
+def apart(monkeypatch):
+    """Make every launch of more than two chunks use three processes; tells how often parts were run and in conflict."""
+    told = {"run": 0, "conflict": 0}
+    original = parallel.run_apart
+
+    def counted(*args: Any) -> None:
+        told["run"] += 1
+        try:
+            original(*args)
+        except parallel.Conflict:
+            told["conflict"] += 1
+            raise
+
+    monkeypatch.setattr(parallel, "WORTH", -1.0)
+    monkeypatch.setattr(parallel, "run_apart", counted)
+    monkeypatch.setattr(engine, "LEAST_CHUNK", 256)
+    monkeypatch.setattr(engine, "MOST_CHUNK", 256)
+    return told
+
+
+def both(monkeypatch: pytest.MonkeyPatch, kernel: gpusim.Kernel, grid: int, block: int) -> list[tuple[Any, list[Any]]]:
+    outcomes = []
+    for processes in ("1", "3"):
+        monkeypatch.setenv(parallel.WORKERS_VARIABLE, processes)
+        rng = np.random.default_rng(1)
+        args = [rng.random(grid * block + block, np.float32), np.zeros(grid * block + block, np.float32)]
+        try:
+            result: Any = kernel.launch(grid, block, [*args, np.int32(grid * block)])
+        except gpusim.GpusimError as error:
+            result = str(error)
+        outcomes.append((result, args))
+    return outcomes
+
+
+@pytest.mark.parametrize(
+    ("name", "runs", "conflicts"),
+    [
+        ("independent", 1, 0),
+        ("neighbour", 1, 1),
+        ("same_place", 1, 1),
+        ("in_place", 1, 0),
+        ("outside", 1, 0),
+        ("ordered", 0, 0),
+    ],
+)
+def test_as_one_process(name, runs, conflicts, apart, monkeypatch):
+    kernel = gpusim.compile(SOURCE)[name]
+    (one, one_args), (three, three_args) = both(monkeypatch, kernel, 41, 64)
+    assert apart == {"run": runs, "conflict": conflicts}
+    assert one == three
+    if not isinstance(one, str):
+        assert one.patterns == three.patterns
+    else:
+        assert name == "outside" and "of block (31, 0, 0)" in one
+    for a, b in zip(one_args, three_args, strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize(
+    "name", ["transpose_pad", "reduce_sequential", "softmax_shuffle", "matmul_smem", "hist_shared_random"]
+)
+def test_catalogue(name, apart, monkeypatch):
+    case = kernels.find(name)
+    module = gpusim.compile(case.source, options=case.options, names=case.names)
+    found = []
+    for processes in ("1", "2"):
+        monkeypatch.setenv(parallel.WORKERS_VARIABLE, processes)
+        problem = case.build(case.small_sizes[-1])
+        launch = problem.launches[0]
+        args = [problem.buffers[arg] if isinstance(arg, str) else arg for arg in launch.args]
+        found.append((module[launch.kernel].launch(launch.grid, launch.block, args, launch.shared_bytes), problem))
+        if len(problem.launches) == 1:
+            assert not problem.differences()
+    assert found[0][0] == found[1][0]
+    for key, buffer in found[0][1].buffers.items():
+        assert buffer.tobytes() == found[1][1].buffers[key].tobytes()
