@@ -1,6 +1,7 @@
 """Write a plan of launches with its cubins, for :mod:`gpusim.runner.record` to carry out on a GPU.
 
 ``python -m gpusim.runner.plan catalogue FOLDER``: every kernel of the catalogue at its small sizes and one larger one.
+``python -m gpusim.runner.plan times FOLDER``: at the sizes that it is meant for, to be timed.
 ``python -m gpusim.runner.plan FILE.cu FOLDER``: every kernel of a file whose kernels take (const int* in, int* out,
 int n), at a few launch shapes.
 """
@@ -56,8 +57,11 @@ def buffer_spec(name: str, array: np.ndarray[Any, Any], seed: int) -> dict[str, 
     return spec
 
 
-def catalogue_plan(folder: Path) -> dict[str, Any]:
-    """Compile the catalogue's sources, one cubin a source file, and list the launches of its cases."""
+def catalogue_plan(folder: Path, large: bool = False) -> dict[str, Any]:
+    """Compile the catalogue's sources, one cubin a source file, and list the launches of its cases.
+
+    ``large``: at the cases' own sizes, not the small ones.
+    """
     cubins: dict[str, str] = {}
     launches: list[dict[str, Any]] = []
     for family, cases in kernels.families().items():
@@ -74,7 +78,7 @@ def catalogue_plan(folder: Path) -> dict[str, Any]:
             if case.name in NOT_ON_A_GPU:
                 continue
             larger = [LARGER[family]] if family in LARGER else []
-            for size in dict.fromkeys((*case.small_sizes, *larger)):
+            for size in case.sizes if large else dict.fromkeys((*case.small_sizes, *larger)):
                 problem = case.build(size)
                 for number, launch in enumerate(problem.launches):
                     args: list[dict[str, Any]] = []
@@ -87,6 +91,8 @@ def catalogue_plan(folder: Path) -> dict[str, Any]:
                         {
                             "id": f"{case.name}/{size}/{number}",
                             "group": f"{case.name}/{size}",
+                            "family": family,
+                            "size": size,
                             "cubin": case.source.stem,
                             "kernel": lowered[case.source].get(launch.kernel, launch.kernel),
                             "grid": list(launch.grid),
@@ -127,12 +133,12 @@ def file_plan(source: Path, folder: Path) -> dict[str, Any]:
 def main(arguments: list[str] | None = None) -> int:
     """Write ``plan.json`` and the cubins into a folder."""
     parser = argparse.ArgumentParser(description="Write a plan of launches with its cubins.")
-    parser.add_argument("what", help="'catalogue', or a .cu file")
+    parser.add_argument("what", help="'catalogue', 'times', or a .cu file")
     parser.add_argument("folder", type=Path)
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
-    if options.what == "catalogue":
-        plan = catalogue_plan(options.folder)
+    if options.what in ("catalogue", "times"):
+        plan = catalogue_plan(options.folder, large=options.what == "times")
     else:
         plan = file_plan(Path(options.what), options.folder)
     (options.folder / "plan.json").write_text(json.dumps(plan))

@@ -62,7 +62,7 @@ def test_lanes_that_do_not_read_write_zeros(module, kernel, reads):
     assert result.metrics["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == loads
     assert result.metrics["l1tex__t_requests_pipe_lsu_mem_global_op_ldgsts.sum"] == warps
     waves = result.metrics["smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum"]
-    assert waves == (0 if kernel == "copy_all" else 4 * 2 * BLOCKS)
+    assert waves == 4 * 2 * BLOCKS
 
 
 def test_nothing_is_read_outside_a_buffer_by_lanes_that_do_not_read(module):

@@ -488,7 +488,7 @@ class Engine:
         if chosen is None:
             self._branch_event(block.last, op, chunk.warp_count, 0, 0)
             return flow.go(target)
-        result, taken, fallen, divergent = flow.branch(chosen, address, target, following)
+        result, taken, fallen, divergent = flow.branch(chosen, address, target, following, block.number in self.serial)
         self._branch_event(block.last, op, taken, fallen, divergent)
         return result
 

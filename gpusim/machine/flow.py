@@ -155,8 +155,12 @@ class Flow(Waiting):
         )
 
     # -- branches ---------------------------------------------------------------------------------------------------
-    def branch(self, taken: Array, address: int, target: int, following: int) -> tuple[int | None, int, int, int]:
+    def branch(
+        self, taken: Array, address: int, target: int, following: int, retried: bool = False
+    ) -> tuple[int | None, int, int, int]:
         """Lanes in ``taken`` (a subset of the executing ones) go to ``target``, the others to ``following``.
+
+        ``retried``: it is the branch of a loop around a compare-and-swap.
 
         Returns (next address, warps all taken, warps all fallen through, warps that split).
         """
@@ -180,7 +184,7 @@ class Flow(Waiting):
         if divergent:
             fewer = self._warp_count(taken) < self._warp_count(fallen)
             waiting = np.where(fewer, fallen, taken) & mixed
-            self._put_aside(waiting, taken)
+            self._put_aside(waiting, taken, retried)
         return self.pick(), all_taken, all_fallen, divergent
 
     def scatter(self, targets: Array, address: int) -> tuple[int | None, int, int]:

@@ -65,19 +65,21 @@ class Turns:
         """Note where the executing lanes stand."""
         self.place = np.where(self.chunk.active_mask(), i32(address), self.place)
 
-    def _put_aside(self, lanes: Array, joining: Array) -> None:
+    def _put_aside(self, lanes: Array, joining: Array, retried: bool = False) -> None:
         """Lanes (one group a warp) wait for their turn, before all that wait already.
 
         In warps where they are among ``joining`` they become one with the group put aside before them, if that stands
-        at the same address and had jumped there, too.
+        at the same address and had jumped there, too.  ``retried``: they left a loop around a compare-and-swap: then
+        they join all that wait at the same address (recording h200_access_more, kernels atoms_*).
         """
         self.splits += 1
         ready = self.status == READY
         latest = self._warp_max(np.where(ready, self.order, i32(-1)))
-        before = ready & (self.order == latest) & self.joinable
-        here = self._warp_max(np.where(lanes & joining, self.place, i32(-1)))
+        before = ready if retried else ready & (self.order == latest) & self.joinable
+        here = self._warp_max(np.where(lanes if retried else lanes & joining, self.place, i32(-1)))
         united = before & (self.place == here)
-        self._note_doubt(lanes, united)
+        if not retried:
+            self._note_doubt(lanes, united)
         self.status = np.where(lanes, READY, self.status)
         self.order = np.where(lanes | united, i32(self.splits), self.order)
         self.joinable = np.where(lanes, joining, self.joinable)

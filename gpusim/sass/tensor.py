@@ -29,10 +29,13 @@ def exponents(values: Array, least: int) -> Array:
 def fused_product(a: Array, b: Array, c: Array, kind: str, kind_c: str) -> Array:
     """a @ b + c (float64 arrays of matrices in the last two axes) before the last rounding.
 
-    ``kind`` and ``kind_c``, of the factors and of c, are keys of LEAST_EXPONENTS. The arrays' first axes are the same.
+    ``kind`` and ``kind_c``, of the factors and of c, are keys of LEAST_EXPONENTS. The arrays' first axes broadcast.
     """
     m, k = a.shape[-2:]
-    n, many = c.shape[-1], c.size // (m * c.shape[-1])
+    n = c.shape[-1]
+    first = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], c.shape[:-2])
+    a, b, c = (np.broadcast_to(x, (*first, *x.shape[-2:])) for x in (a, b, c))
+    many = c.size // (m * n)
     # the matrices along the last axis, so that NumPy's inner loops are long
     left = np.ascontiguousarray(a.reshape(many, m, 1, k).T)  # k, 1, m, many
     right = np.ascontiguousarray(b.reshape(many, 1, k, n).transpose(2, 3, 1, 0))  # k, n, 1, many
