@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
-from replay import make_buffer
+from replay import make_buffer  # type: ignore[import-not-found]  # run as a plain file, beside it
 
-FLUSH_BYTES = 256 << 20  # written before a cold sample; an H200's L2 holds 50 MiB (CUDA device attribute)
+FLUSH_BYTES = 256 << 20  # written before a cold sample; an H200's L2 holds 60 MiB (CUDA device attribute)
 LEAST_SAMPLES = 10
 HOT_SECONDS = 2e-3  # a graph holds about as much work, and 100 launches at most
 QUERY = "clocks.sm,clocks_event_reasons.active"

@@ -133,7 +133,7 @@ def _run_case(case: Case, options: Options) -> Analysis:
     module = compile_case(case, options.arch, options.compiler)
     size, note = (options.size, "") if options.size is not None else choose_size(case, module)
     problem = case.build(size)
-    with _recorder(options.trace) as listeners, _progress(case.name) as progress:
+    with _recorder(options.trace) as listeners, progress_bar(case.name) as progress:
         if options.execute or listeners:
             results = execute(module, problem, listeners=listeners, progress=progress)
             checked = check(case, problem)
@@ -161,7 +161,7 @@ def _run_file(path: Path, options: Options) -> Analysis:
     files.check_arguments(kernel, options.args)
     grid, block = _shape("grid", options.grid or ""), _shape("block", options.block or "")
     args = argspec.parse_all(options.args)
-    with _recorder(options.trace) as listeners, _progress(kernel.name) as progress:
+    with _recorder(options.trace) as listeners, progress_bar(kernel.name) as progress:
         run = kernel.launch if options.execute or listeners else kernel.count
         result = run(grid, block, args, options.shared or 0, listeners=listeners, progress=progress)
     notes = [f"compiler warning: {line}" for line in module.log.splitlines() if ": warning" in line]
@@ -193,7 +193,7 @@ def _recorder(path: Path | None) -> Iterator[tuple[Any, ...]]:
 
 
 @contextmanager
-def _progress(title: str) -> Iterator[Progress | None]:
+def progress_bar(title: str) -> Iterator[Progress | None]:
     """A bar on stderr while a launch runs, where somebody can see it."""
     from rich.console import Console
     from rich.progress import Progress as Bar

@@ -1,0 +1,81 @@
+"""Recorded times of the catalogue: what :mod:`gpusim.runner.measure` wrote on a GPU and the package ships."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gpusim.errors import UsageError
+
+FOLDER = Path(__file__).parent / "recorded"
+TIE = 0.02  # medians closer than this are a tie, and so are overlapping interquartile ranges
+
+
+@dataclass(frozen=True)
+class Time:
+    """Microseconds of a problem: the sums over its launches of median and quartiles; ``samples`` of the fewest."""
+
+    median: float
+    low: float
+    high: float
+    samples: int
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Times of one device.  ``header``: device, driver, date and how it was measured."""
+
+    header: dict[str, Any]
+    launches: dict[str, dict[str, Any]]
+
+    def of(self, case: str, size: int, how: str) -> Time | None:
+        """The time of a case at a size, ``how`` "cold" or "hot"; None if it was not measured."""
+        found: list[dict[str, Any]] = []
+        while (launch := self.launches.get(f"{case}/{size}/{len(found)}")) is not None and how in launch:
+            found.append(launch[how])
+        if not found:
+            return None
+        return Time(
+            sum(t["median"] for t in found),
+            sum(t["quartiles"][0] for t in found),
+            sum(t["quartiles"][1] for t in found),
+            min(t["samples"] for t in found),
+        )
+
+    def sizes(self, case: str) -> list[int]:
+        """Sizes at which a case was measured."""
+        return sorted({int(key.split("/")[1]) for key in self.launches if key.startswith(f"{case}/")})
+
+    @property
+    def source(self) -> str:
+        """Where the times come from, in words."""
+        h = self.header
+        return f"{h['device']}, driver {h['driver']}, {h['date']}"
+
+
+def names() -> list[str]:
+    """Devices with recorded times."""
+    return sorted(path.name.removesuffix("_times.json.gz") for path in FOLDER.glob("*_times.json.gz"))
+
+
+@cache
+def recorded(name: str) -> Recording:
+    """The recording of a device.  Raises UsageError if there is none."""
+    path = FOLDER / f"{name}_times.json.gz"
+    if not path.is_file():
+        raise UsageError(
+            f"there are no recorded times of {name!r}: there are those of {', '.join(names()) or 'nothing'}"
+        )
+    with gzip.open(path, "rt") as stream:
+        content = json.load(stream)
+    return Recording(content["header"], {t["id"]: t for t in content["times"]})
+
+
+def tied(a: Time, b: Time) -> bool:
+    """Whether two times cannot be told apart."""
+    overlap = a.low <= b.high and b.low <= a.high
+    return overlap or abs(a.median - b.median) <= TIE * min(a.median, b.median)
