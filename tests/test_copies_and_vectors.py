@@ -87,3 +87,14 @@ def test_vector_reductions_add_every_element(module):
     assert (fours == 1 + np.stack([total, -total, total, -total], axis=1)).all()
     assert (twos == np.stack([total, 2 * total], axis=1)).all()
     assert (halves == np.stack([2 * lanes, lanes], axis=1)).all()
+
+
+@pytest.mark.parametrize("operation", ["min", "max", "add"])
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_vectors_of_four_halves_are_refused(operation, kind):
+    """How their sectors are counted is not known."""
+    source = f"""extern "C" __global__ void k(unsigned *out) {{
+        asm volatile("red.global.{operation}.noftz.v2.{kind}x2 [%0], {{%1, %2}};"
+                     :: "l"(out + 2 * threadIdx.x), "r"(0x3c003c00), "r"(0x40004000) : "memory"); }}"""
+    with pytest.raises(gpusim.UnsupportedError, match="F16x4"):
+        gpusim.compile(source)["k"].launch(1, 32, [np.zeros(64, np.uint32)])

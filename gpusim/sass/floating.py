@@ -50,7 +50,7 @@ def _binary32(form: Form, operation: Any) -> Semantics:
         if ftz:
             result = flush(result)
             if operation is mul32:
-                result = _flush_tiny(result, a, b, mode)
+                result = _flush_tiny(result, lambda scale: mul32(a * scale, b, mode))
         if sat:
             result = saturate(result)
         return canonical(result)
@@ -58,18 +58,19 @@ def _binary32(form: Form, operation: Any) -> Semantics:
     return form.alu(compute, monotone="always")
 
 
-def _flush_tiny(product: Array, a: Array, b: Array, mode: str) -> Array:
-    """Zeros for products that are the smallest normal number only because a subnormal one has fewer bits.
+def _flush_tiny(result: Array, enlarged: Callable[[Array], Array]) -> Array:
+    """Zeros for results that are the smallest normal number only because a subnormal one has fewer bits.
 
-    FMUL.FTZ on an H200 decides after rounding to 24 bits as if there were no smallest exponent
-    (tests/data/h200_edges.npz.xz; no record shows FFMA.FTZ in such a case).
+    FMUL.FTZ and FFMA.FTZ on an H200 decide after rounding to 24 bits as if there were no smallest exponent
+    (tests/data/h200_edges.npz.xz). ``enlarged`` computes the result times a power of two. The factor is safe: next to
+    such a result a factor that is not multiplied by 0 is below 2**47, an addend below 2**-77.
     """
-    least = np.abs(product) == SMALLEST_NORMAL32
+    least = np.abs(result) == SMALLEST_NORMAL32
     if not least.any():
-        return product
-    enlarged = mul32(a * f32(2.0**64), b, mode)  # neither factor of such a product exceeds 1
-    tiny = least & (np.abs(enlarged) < SMALLEST_NORMAL32 * f32(2.0**64))
-    return np.where(tiny, np.copysign(f32(0), product), product)
+        return result
+    scale = np.full((1, 1), 2.0**64, f32)
+    tiny = least & (np.abs(enlarged(scale)) < SMALLEST_NORMAL32 * scale)
+    return np.where(tiny, np.copysign(f32(0), result), result)
 
 
 @opcode("FADD", "UFADD")
@@ -98,7 +99,7 @@ def float_multiply_add(form: Form) -> Semantics:
             a, b, c = flush(a), flush(b), flush(c)
         result = fma32(a, b, c, mode)
         if ftz:
-            result = flush(result)
+            result = _flush_tiny(flush(result), lambda scale: fma32(a * scale, b, c * scale, mode))
         if sat:
             result = saturate(result)
         return canonical(result)

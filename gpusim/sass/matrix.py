@@ -14,15 +14,12 @@ import numpy as np
 
 from gpusim.sass.doubles import fma64
 from gpusim.sass.form import Dest, Form, Semantics, Source
-from gpusim.sass.half import to_half_bits
 from gpusim.sass.numeric import (
     Array,
-    canonical,
     canonical64,
     f32,
     f64,
     i64,
-    round_f64_to_f32,
     u32,
     u64,
     widen_bf16,
@@ -30,7 +27,7 @@ from gpusim.sass.numeric import (
 )
 from gpusim.sass.operands import Register
 from gpusim.sass.registry import opcode
-from gpusim.sass.tensor import fused_product
+from gpusim.sass.tensor import fused_product, half_bits, single_bits
 
 _SHAPE = re.compile(r"(8|16)x?8x?(4|8|16|32|64|128|256)$")
 _ROW, _GROUP = np.arange(32) // 4, np.arange(32) % 4
@@ -155,9 +152,8 @@ def half_matrix_multiply(form: Form) -> Semantics:
         total = fused_product(a, b, c, kind, "F32" if single else "F16")
         parts = _spread(total, places_c, words_c, each_c)
         if single:
-            return tuple(canonical(round_f64_to_f32(part, "RZ")) for part in parts)
-        bits = [to_half_bits(part, "f16") for part in parts]
-        bits = [np.where(part & u32(0x7FFF), part, u32(0)) for part in bits]  # a zero is +0
+            return tuple(single_bits(part) for part in parts)
+        bits = [half_bits(part) for part in parts]
         return tuple(bits[n] | bits[n + 1] << u32(16) for n in range(0, len(bits), 2))
 
     return form.warp(compute)

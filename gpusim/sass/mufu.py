@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from gpusim.sass.mufu_sine import cosine, sine
+from gpusim.sass.mufu_tanh import hyperbolic_tangent
 from gpusim.sass.numeric import Array, f32, f64, flush, i32, i64, u32
 
 MANTISSAS = 1 << 23
@@ -153,4 +154,5 @@ EXACT: dict[str, Callable[[Array], Array]] = {
     "LG2": logarithm,
     "SIN": sine,
     "COS": cosine,
+    "TANH": hyperbolic_tangent,
 }

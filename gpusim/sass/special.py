@@ -21,15 +21,14 @@ _MONOTONE = {"RCP": "signed nearly", "RSQ": "signed nearly", "SQRT": "nearly", "
 def special_function(form: Form) -> Semantics:
     """d = a hardware approximation of a special function.
 
-    All but TANH are the hardware's own, bit for bit (mufu.py); TANH is the nearest number, which the hardware's may
-    differ from in the last bits. Subnormal operands and results are zeros of the same sign, except under TANH and in
-    half precision (the compiler scales around MUFU to make the forms without .ftz).
+    All are the hardware's own, bit for bit (mufu.py). Subnormal operands and results are zeros of the same sign, except
+    under TANH and in half precision (the compiler scales around MUFU to make the forms without .ftz).
     """
     if form.flag("RCP64H"):
         return _high_word(form, mufu.high_reciprocal)
     if form.flag("RSQ64H"):
         return _high_word(form, mufu.high_reciprocal_root)
-    name = form.choice(*mufu.EXACT, "TANH")
+    name = form.choice(*mufu.EXACT)
     narrow = form.choice("F16", "BF16", default="")
     form.dest()
     if narrow:
@@ -37,27 +36,23 @@ def special_function(form: Form) -> Semantics:
             raise form.refuse("this function in half precision")
         return _half(form, name, narrow.lower())
     form.source("f32")
-    if name != "TANH":
-        recorded = mufu.EXACT[name]
-        return form.alu(lambda a: canonical(recorded(a)), monotone=_MONOTONE.get(name, ""))
-    return form.alu(lambda a: canonical(np.tanh(a.astype(f64)).astype(f32)))
+    recorded = mufu.EXACT[name]
+    return form.alu(lambda a: canonical(recorded(a)), monotone=_MONOTONE.get(name, ""))
 
 
 def _half(form: Form, name: str, kind: str) -> Semantics:
-    """EX2 and TANH of half precision and bfloat16. EX2 is float32's, rounded towards zero, infinite from 2**16 on.
+    """EX2 and TANH of half precision and bfloat16: float32's, rounded towards zero; EX2 is infinite from 2**16 on.
 
-    EX2 equals an H200's for every operand (tests/data/h200_edges.npz.xz).
+    They equal an H200's for every operand (tests/data/h200_edges.npz.xz).
     """
     read = take_halves(form, kind, kind == "bf16" and name == "EX2")
-    recorded = mufu.EXACT.get(name)
+    recorded = mufu.EXACT[name]
 
     def compute(a: Array) -> Array:
         value = read(a)[0]
-        if recorded is not None:
-            result = recorded(value.astype(f32)).astype(f64)
-            bits = to_half_bits(result, kind, "RZ")
-            return np.where(result >= 2.0**16, u32(0x7C00), bits) if kind == "f16" else bits
-        return to_half_bits(np.tanh(value), kind)
+        result = recorded(value.astype(f32)).astype(f64)
+        bits = to_half_bits(result, kind, "RZ")
+        return np.where(result >= 2.0**16, u32(0x7C00), bits) if kind == "f16" else bits
 
     return form.alu(compute)
 

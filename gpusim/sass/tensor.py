@@ -3,17 +3,19 @@
 The products are exact.  Their exponents are the sums of the factors' (a subnormal factor has the smallest normal
 exponent); the largest exponent, the addend's included, sets the unit 2**(largest - 25), and every term is cut off
 towards zero to a multiple of it.  The sum of what is left is exact.  A result in single precision is cut off too, one
-in half precision rounded to nearest.
+in half precision rounded to nearest.  A sum too large for the type is infinite (in
+single precision one from 2**128 on), and a zero is +0, that of a tiny negative sum or of negative zeros too.
 
-Equal to an H200's results for 8,192 outputs of every shape and type, a recording that the rule was also found with
-(tests/data/h200_edges.npz.xz). Other generations are known to add fewer products at once; they are computed alike here.
+Equal to an H200's results for 12,288 outputs of every shape and type (tests/data/h200_edges.npz.xz).  The sum's rules
+were found with 8,192 others; overflow and zeros with these.  Other generations are known to add fewer products at
+once; they are computed alike here.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from gpusim.sass.numeric import Array, i32
+from gpusim.sass.numeric import Array, canonical, f32, i32, round_f64_to_f16, round_f64_to_f32, u32
 
 FRACTION_BITS = 25
 _NOTHING = -(1 << 13)  # the exponent of a zero
@@ -58,3 +60,18 @@ def fused_product(a: Array, b: Array, c: Array, kind: str, kind_c: str) -> Array
         return result
     plain = np.matmul(a, b) + c
     return np.where(np.isfinite(plain), result, plain)
+
+
+def single_bits(total: Array) -> Array:
+    """A float64 sum as the bits of the float32 result: cut off, from 2**128 on infinite, never -0."""
+    result = round_f64_to_f32(total, "RZ")
+    above = np.abs(total) >= 2.0**128
+    if above.any():
+        result = np.where(above, np.copysign(f32(np.inf), result), result)
+    return canonical(result + f32(0))  # -0 + 0 is +0
+
+
+def half_bits(total: Array) -> Array:
+    """A float64 sum as the 16 bits (in words) of the half-precision result: rounded to nearest, never -0."""
+    bits = round_f64_to_f16(total).astype(u32)
+    return np.where(bits & u32(0x7FFF), bits, u32(0))

@@ -31,6 +31,14 @@ def _arithmetic() -> Iterator[Case]:
             if op != "sub":
                 doubles = tuple("f64" for _ in kinds)
                 yield ptx("double", f"{op}_{mode}_f64", f"{op}.{mode}.f64 %0, {text};", "f64", doubles)
+    for mode in ("rn", "rz", "rm", "rp"):
+        text = f"fma.{mode}.ftz.f32 %0, %1, %2, %3;"
+        yield ptx("single", f"fma_{mode}_ftz_least", text, "f32", FFF, ("least_f32",))
+    for more in ("", ".sat", ".relu"):
+        name, text = f"fma_ftz{more.replace('.', '_')}_least", f"fma.rn.ftz{more}.f16x2 %0, %1, %2, %3;"
+        yield ptx("half", name, text, "f16x2", ("f16x2",) * 3, ("least_f16",))
+    yield ptx("single", "mul_ftz_least", "mul.ftz.f32 %0, %1, %2;", "f32", FF, ("least_f32",))
+    yield ptx("half", "mul_ftz_least_f16", "mul.rn.ftz.f16x2 %0, %1, %2;", "f16x2", ("f16x2",) * 2, ("least_f16",))
     yield cpp("single", "marks", "fabsf(a) + -fabsf(b) ;; -a * fabsf(b) ;; fmaf(-a, b, -a) ;; -fabsf(a) - b", FF, 4)
     yield cpp("double", "marks_f64", "fabs(a) + -fabs(b) ;; -a * fabs(b) ;; fma(-a, b, -a) ;; -fabs(a) - b", DD, 8)
     constants = " ;; ".join(f"a + {x} ;; a * {x} ;; {x} - a" for x in ("1.5f", "1e-40f", "3.4e38f", "0.0f", "-0.0f"))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from tests.edges.case import Case
 from tests.edges.operands import COUNTS, SPECIAL, WORDS, Array
 
-WARPS = 64  # of a matrix case
+WARPS = 96  # of a matrix case
 
 
 def _asm(text: str, result: str, sources: str) -> str:
@@ -100,17 +101,31 @@ def _float_bits(values: Array, kind: str) -> Array:
     return (bits >> np.uint32(16)).astype(np.uint16) if kind == "bf16" else bits
 
 
-def matrix_values(kind: str, count: int, seed: int, role: str) -> Array:
-    """Raw bits, WARPS rows of ``count``: by warp ordinary numbers, wide exponents, one large among tiny, powers of two,
+def _nan_bits(generator: Any, kind: str, count: int) -> Array:
+    """NaNs of either sign with any payload."""
+    bits, mantissa = {"f16": (16, 10), "bf16": (16, 7), "tf32": (32, 23), "f32": (32, 23), "f64": (64, 52)}[kind]
+    payload = generator.integers(1, 1 << mantissa, count, np.uint64)
+    payload[::2] &= np.uint64(7 << (mantissa - 3))  # the bits that every width has
+    payload[payload == 0] = np.uint64(1 << (mantissa - 1))
+    exponent = np.uint64((1 << (bits - 1 - mantissa)) - 1 << mantissa)
+    sign = generator.integers(0, 2, count, np.uint64) << np.uint64(bits - 1)
+    whole = payload | exponent | sign
+    return np.asarray(whole.astype({16: np.uint16, 32: np.uint32, 64: np.uint64}[bits]))
 
-    subnormals, infinities and NaNs, cancellations.
+
+def matrix_values(kind: str, count: int, seed: int, role: str) -> Array:
+    """Raw bits, WARPS rows of ``count``: each warp's numbers are of one of twelve sorts.
+
+    Ordinary numbers, wide exponents, powers of two, one large among tiny, subnormals, infinities and NaNs,
+    cancellations, large and small addends, zeros of both signs, near overflow, near underflow, NaNs with payloads.
     """
     generator = np.random.default_rng(seed)
     values = generator.normal(size=(WARPS, count))
     spread = {"f16": 14, "bf16": 30, "tf32": 30, "f32": 30, "f64": 60}[kind]
     least = {"f16": -24, "bf16": -130, "tf32": -135, "f32": -145, "f64": -1070}[kind]
+    most = {"f16": 15, "bf16": 127, "tf32": 127, "f32": 127, "f64": 1023}[kind]
     for warp in range(WARPS):
-        row, sort = values[warp], warp % 8
+        row, sort = values[warp], warp % 12
         if sort == 1:
             row *= 2.0 ** generator.integers(-spread, spread // 2 + 1, count)
         elif sort == 2:
@@ -131,7 +146,23 @@ def matrix_values(kind: str, count: int, seed: int, role: str) -> Array:
                 row *= 2.0 ** generator.integers(-28, 28, count)
         elif sort == 7 and role == "c":
             row *= 2.0 ** generator.integers(-30, 12, count)
-    return _float_bits(values, kind)
+        elif sort == 8:
+            some = 0.01 if role != "c" else 0.3
+            row *= np.where(generator.random(count) < some, 1.0, 0.0)
+        elif sort == 9:  # sums close to the largest number
+            row[:] = np.clip(row, -1.9, 1.9) * 2.0 ** (
+                most if role == "c" else most // 2 - generator.integers(0, 2, count)
+            )
+        elif sort == 10:
+            row *= (
+                2.0 ** (least + 8.0) if role == "c" else 2.0 ** (generator.integers(least - 12, least + 4, count) / 2)
+            )
+        elif sort == 11:
+            row[generator.random(count) < 0.04] = np.nan
+    bits = _float_bits(values, kind)
+    invalid = np.isnan(values)
+    bits[invalid] = _nan_bits(generator, kind, int(invalid.sum()))
+    return bits
 
 
 def _words(bits: Array) -> Array:
@@ -143,7 +174,7 @@ def _float_matrix(kind: str, sizes: tuple[int, int, int], kind_c: str, name: str
     each = {"f16": 2, "bf16": 2, "tf32": 1, "f64": 1}[kind]
 
     def made() -> tuple[Array, ...]:
-        seed = sum(map(ord, name))
+        seed = 1000 + sum(map(ord, name))
         parts = []
         for place, (role, words) in enumerate(zip("abc", sizes, strict=True)):
             which = kind if role != "c" else kind_c
@@ -290,14 +321,6 @@ def _atomics() -> Iterator[Case]:
             f': "memory"); put.i += {bits // 32} * n; put(r);'
         )
         yield Case(f"atom_cas_b{bits}", "atomic", (c_type, c_type), body, bits // 16, (c_type,) * 2)
-    for kind in ("f16", "bf16"):
-        for op in ("min", "max", "add"):
-            body = (
-                f"u32 *at = out + 2 * i; at[0] = a; at[1] = b; __syncwarp(); "
-                f'asm volatile("red.global.{op}.noftz.v2.{kind}x2 [%0], {{%1, %2}};" :: "l"(at), "r"(b), "r"(a) '
-                ': "memory");'
-            )
-            yield Case(f"red_v2_{op}_{kind}x2", "atomic", (f"{kind}x2",) * 2, body, 2, ("u32", "u32"))
     body = (
         "float *at = (float *)(out + 4 * i); at[0] = a; at[1] = b; at[2] = -a; at[3] = a; __syncwarp(); asm volatile("
         '"red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" :: "l"(at), "f"(b), "f"(a), "f"(b), "f"(a) : "memory");'

@@ -10,7 +10,7 @@ from tests.edges.cases import all_cases
 from tests.edges.recording import module
 
 # Their functions move data or decide what runs next; recordings of counts and of random kernels are about these.
-NOT_ARITHMETIC = {"gpusim.sass.control", "gpusim.sass.memory"}
+NOT_ARITHMETIC = {"gpusim.sass.control", "gpusim.sass.memory", "gpusim.sass.syncs"}
 
 
 def forms() -> dict[str, set[str]]:

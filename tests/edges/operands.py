@@ -207,4 +207,24 @@ def inputs(signature: tuple[str, ...]) -> tuple[Array, ...]:
     )
 
 
-SPECIAL: dict[str, Callable[[], tuple[Array, ...]]] = {}
+def _near_least(bits: int) -> tuple[Array, ...]:
+    """a * b + c close to the smallest normal number of single or half precision, from both sides."""
+    generator = np.random.default_rng(6)
+    mantissa, bias, unsigned = (23, 127, np.uint32) if bits == 32 else (10, 15, np.uint16)
+    exponent = generator.integers(-bias // 2, bias // 2, 600)
+    one = bias << mantissa
+    a = (one + generator.integers(-4, 5, 600)) + (exponent << mantissa)
+    b = (one + generator.integers(-4, 5, 600)) + ((1 - bias - exponent) << mantissa)
+    b = np.clip(b, 1, None)
+    c = np.array([0, 1, 2, 1 << mantissa, (1 << mantissa) + 1, (1 << mantissa) - 1, 2 << mantissa])[
+        generator.integers(0, 7, 600)
+    ]
+    c[:200] = 0
+    signs = generator.integers(0, 2, (3, 600)) << (bits - 1)
+    return tuple((x | sign).astype(unsigned) for x, sign in zip((a, b, c), signs, strict=True))
+
+
+SPECIAL: dict[str, Callable[[], tuple[Array, ...]]] = {
+    "least_f32": lambda: _near_least(32),
+    "least_f16": lambda: tuple(_packed(x, 7) for x in _near_least(16)),
+}
