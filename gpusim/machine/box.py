@@ -18,7 +18,7 @@ from gpusim.machine.codegen import BlockWriter
 from gpusim.machine.engine import Engine
 from gpusim.machine.events import Branch
 from gpusim.machine.lanes import Lanes
-from gpusim.machine.separable import choose
+from gpusim.machine.separable import alike, choose
 from gpusim.machine.symbolic import (
     NO_PARTS,
     SYMBOLIC,
@@ -42,6 +42,8 @@ Array = np.ndarray[Any, Any]
 f32 = np.float32
 NEARLY = f32(2.0**-20)  # more than the error of any float32 MUFU function in its range (CUDA programming guide)
 
+
+LONG = 1 << 12  # branches after which a box is looked at for loops that wait; a power of 2
 
 # what NumPy raises where a symbolic value stands in a place that takes arrays alone (an index, a method)
 FOREIGN = (Undecided, AttributeError, IndexError, TypeError, ValueError)
@@ -130,6 +132,8 @@ class Guarded:
 
     def _between(self, values: list[Array]) -> Any:
         if values[0].dtype == bool:
+            if "false" in self.monotone and any(v.any() for v in values):
+                return Truth()
             return values[0] if all(np.array_equal(v, values[0]) for v in values) else Truth()
         numbers = [v.view(f32) for v in values]
         low, high = min(n.min() for n in numbers), max(n.max() for n in numbers)
@@ -171,6 +175,18 @@ def _apart(result: Array, axis: int) -> Any:
     parts: list[Part | None] = [None] * 4
     parts[axis] = Part(numbers)
     return make(result.dtype, 0, tuple(parts))  # type: ignore[arg-type]
+
+
+def _unchanged(a: Any, b: Any) -> bool:
+    """Whether two values of a register are certainly the same."""
+    if a is b:
+        return True
+    if isinstance(a, Sep) and isinstance(b, Sep):
+        same = (a.dtype, a.c, a.slack) == (b.dtype, b.c, b.slack)
+        return same and all(alike(p, q) for p, q in zip(a.parts, b.parts, strict=True))
+    if isinstance(a, SYMBOLIC) or isinstance(b, SYMBOLIC):
+        return False
+    return a.shape == b.shape and bool((a == b).all())
 
 
 def _safely(function: Callable[..., Any], dtype: Any) -> Callable[..., Any]:
@@ -222,7 +238,9 @@ class BoxLanes(Lanes):
     def match(self, value: Any) -> tuple[Array, Array]:
         if isinstance(value, Sep) and value.exact:  # the other parts are the same in all lanes of a warp
             thread = value.parts[0]
-            return super().match(np.zeros((1, 1), np.int64) if thread is None else thread.values[None])
+            if thread is None:
+                return super().match(np.zeros((1, 1), np.int64))
+            return super().match(thread.values.astype(np.uint64 if value.dtype.itemsize == 8 else np.uint32)[None])
         return super().match(value)
 
 
@@ -316,6 +334,8 @@ class BoxEngine(Engine):
     """Counts boxes.  ``compiled`` must be a slice's, written by :class:`BoxWriter`; all boxes share a ``world``."""
 
     world: World
+    steps: int  # branches executed in this pass
+    seen: tuple[int | None, tuple[Any, ...]]  # where one of them led, and the state then
 
     def _new_chunk(
         self, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int, local_bytes: int
@@ -346,6 +366,7 @@ class BoxEngine(Engine):
         count = len(self.program.blocks)
         self.block_warps, self.block_lanes = [0] * count, [0] * count
         self.chunk.predicated_on.clear()
+        self.steps, self.seen = 0, (None, ())
         self.branches: list[Branch] = []
         part = self.compiled.slice
         assert part is not None and isinstance(self.chunk, BoxChunk)
@@ -357,11 +378,24 @@ class BoxEngine(Engine):
 
     def _control(self, block: BasicBlock, op: ControlOp) -> int | None:
         try:
-            return super()._control(block, op)
+            address = super()._control(block, op)
         except Undecided as why:
             if "instruction" in str(why):
                 raise
             raise Undecided(f"a branch that depends on data: {self._describe(block.last)}") from None
+        self.steps += 1
+        if self.steps >= LONG:
+            self._look_for_waiting(address, block)
+        return address
+
+    def _look_for_waiting(self, address: int | None, block: BasicBlock) -> None:
+        """Raise Undecided where a loop changes nothing: it waits for what another block does."""
+        chunk = self.chunk
+        state = (*chunk.R, *chunk.UR, *chunk.P, *chunk.UP, chunk.active_mask())
+        if self.steps & (self.steps - 1) == 0:
+            self.seen = (address, state)
+        elif self.seen[0] == address and all(_unchanged(a, b) for a, b in zip(state, self.seen[1], strict=True)):
+            raise Undecided(f"a loop that waits: {self._describe(block.last)}")
 
     def _branched(self, event: Branch) -> None:
         self.branches.append(event)

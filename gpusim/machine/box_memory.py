@@ -45,11 +45,14 @@ class World:
     read: set[int] = field(default_factory=set)  # contents used as they were before the launch
     written: dict[int, Any] = field(default_factory=dict)  # the union of all words stored into them
     assumed: set[int] = field(default_factory=set)  # of these, the ones that were read
+    stored: set[int] = field(default_factory=set)  # written by the present box
+    counted: set[int] = field(default_factory=set)  # written by the boxes that were counted
     restarts: int = 0
     _bounds: dict[tuple[int, int, bool], Any] = field(default_factory=dict)
 
     def store(self, number: int, value: Any) -> None:
         """Note that a word is stored.  Raises Restart where boxes relied on it not being."""
+        self.stored.add(number)
         old = self.written.get(number)
         if old is None:
             self.written[number] = value if isinstance(value, SYMBOLIC) else choose(Truth(), value, value)
@@ -426,6 +429,8 @@ class BoxMemory:
                 flat[offsets // size + k] = _wide(value, mask.shape)[mask].astype(flat.dtype)
                 if op.width >= 4:
                     self.kind[units] = KNOWN
+                else:  # the other bytes of a word with bounds are not known
+                    self.kind[units[self.kind[units] == BOUNDED]] = UNKNOWN
                 continue
             bounds = bounds_of(value) if op.width >= 4 and not isinstance(value, Truth) else None
             self.kind[units] = UNKNOWN if bounds is None else BOUNDED

@@ -6,13 +6,14 @@ decision that depends on data is executed block by block, computing only the pro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from gpusim.errors import GpusimError
+from gpusim.errors import GpusimError, UsageError
 from gpusim.machine.box import BoxEngine, BoxWriter
 from gpusim.machine.box_memory import Restart, World
 from gpusim.machine.engine import Compiled, Engine, Tally, compile_program
@@ -25,6 +26,8 @@ Array = np.ndarray[Any, Any]
 Axes = tuple[Array, Array, Array]
 MOST_PASSES = 400  # boxes tried before the rest of the grid is executed block by block
 MOST_RESTARTS = 6
+MOST_COUNTED = 1 << 58  # thread instructions; sectors and wavefronts are at most 32 times as many
+LONGEST_AXIS = 1 << 22  # blocks of a box along an axis at first: what is kept of each takes some 100 bytes
 
 
 @dataclass
@@ -100,12 +103,17 @@ class GridCounter:
         self.path.needed = len(counting.part.needed) if counting.part else self.path.instructions
         self.caveats: set[str] = set()
         self.total = grid[0] * grid[1] * grid[2]
+        self.one_by_one = False  # no boxes
 
     def run(self, collector: Any, sampler: Any, progress: Callable[[int, int], None] | None = None) -> Tally:
-        """Count the grid; returns what was executed."""
+        """Count the grid; returns what was executed.
+
+        Raises Restart where the blocks that were executed share memory with those that were counted: nothing that the
+        listeners were told holds, and all blocks must be executed (``one_by_one``), with memory as it was.
+        """
         totals = _Totals(_zero(self.counting.program))
         left: Array | None = None
-        if self.counting.boxes is not None:
+        if self.counting.boxes is not None and not self.one_by_one:
             left = self._boxes(totals)
         for event, times, first in totals.accesses:
             collector.access(event, times)
@@ -123,17 +131,26 @@ class GridCounter:
         if left is None:
             self.path.boxes = self.path.together = 0
         engine: Engine = self.make_engine(Engine, self.counting.blocks)
+        if left is not None:
+            assert self.counting.part is not None
+            engine.listeners = (*engine.listeners, _Watch(self.world, self.counting.part))
         tally = engine.run(progress, left)
         self.caveats |= engine.flow.caveats
         for name in ("executed", "thread_executed", "predicated_on"):
             setattr(tally, name, getattr(tally, name) + getattr(totals.tally, name))
         return tally
 
+    def alone(self) -> None:
+        """Execute all blocks from now on."""
+        self.one_by_one = True
+        self.caveats.clear()
+        self.path.reason = "memory that the kernel writes decides what it does"
+
     # -- boxes -----------------------------------------------------------------------------------------------------
     def _boxes(self, totals: _Totals) -> Array | None:
         """Count what can be counted in boxes; returns the numbers of the other blocks, None for all of them."""
         engine: BoxEngine = self.make_engine(BoxEngine, self.counting.boxes)
-        world = World(engine.device)
+        world = self.world = World(engine.device)
         for _ in range(MOST_RESTARTS):
             try:
                 found = self._pass(engine, world)
@@ -146,6 +163,8 @@ class GridCounter:
         totals.tally, totals.accesses, totals.branches = found.tally, found.accesses, found.branches
         totals.caveats = found.caveats
         left = found.left
+        if not found.boxes:
+            return None
         if len(left) and world.assumed:  # what the counted blocks would have written may be read
             totals.tally, totals.accesses, totals.branches = _zero(self.counting.program), [], []
             return None
@@ -154,16 +173,18 @@ class GridCounter:
 
     def _pass(self, engine: BoxEngine, world: World) -> _Pass:
         found = _Pass(_zero(self.counting.program))
-        waiting: list[Axes] = [tuple(np.arange(n) for n in self.grid)]  # type: ignore[list-item]
+        fresh = self._first_boxes()
+        waiting: list[Axes] = []
+        most = MOST_PASSES + self.total // LONGEST_AXIS
         undone: list[Axes] = []
         tries = 0
-        while waiting:
-            axes = waiting.pop()
+        while (axes := waiting.pop() if waiting else next(fresh, None)) is not None:
             tries += 1
-            if tries > MOST_PASSES:
+            if tries > most:
                 self.path.reason = "its blocks differ too much to be counted together"
-                undone += [axes, *waiting]
+                undone += [axes, *waiting, *(fresh if found.boxes else ())]
                 break
+            world.stored.clear()
             try:
                 engine.run_box(axes, world)
             except Split as split:
@@ -178,17 +199,49 @@ class GridCounter:
             except (Undecided, GpusimError) as error:
                 self.path.reason = str(error) if isinstance(error, Undecided) else "to say where it fails"
                 undone.append(axes)
+                if self.total > LONGEST_AXIS and not found.boxes:
+                    break  # a list of what is left may be larger than memory
                 continue
             found.add(engine, _blocks(axes))
-        found.left = (
-            np.sort(np.concatenate([self._numbers(axes) for axes in undone])) if undone else np.zeros(0, np.int64)
-        )
+            world.counted |= world.stored
+        if undone and found.boxes:
+            found.left = np.sort(np.concatenate([self._numbers(axes) for axes in undone]))
         return found
+
+    def _first_boxes(self) -> Iterator[Axes]:
+        """The grid in order of its blocks, cut where it is long."""
+        steps = [range(0, n, LONGEST_AXIS) for n in self.grid]
+        for z, y, x in product(*reversed(steps)):
+            pieces = [np.arange(a, min(a + LONGEST_AXIS, n)) for a, n in zip((x, y, z), self.grid, strict=True)]
+            yield pieces[0], pieces[1], pieces[2]
 
     def _numbers(self, axes: Axes) -> Array:
         x, y, z = axes
         gx, gy, _ = self.grid
         return (x[None, None] + gx * (y[None, :, None] + gy * z[:, None, None])).reshape(-1)
+
+
+class _Watch:
+    """Listens to blocks that are executed beside counted ones: raises Restart where one may see what others stored."""
+
+    def __init__(self, world: World, part: Slice) -> None:
+        self.world, self.part = world, part
+
+    def access(self, event: Access) -> None:
+        if event.space != "global":
+            return
+        addresses, mask, _ = event.rows()
+        used = addresses[mask]
+        if not len(used):
+            return
+        buffers = set(self.world.device.between(int(used.min()), int(used.max())))
+        stores = event.op.operation not in ("load", "async_copy")
+        loads = event.op.operation != "store" and event.index in self.part.needed
+        if (stores and buffers & self.world.read) or (loads and buffers & self.world.counted):
+            raise Restart
+
+    def branch(self, event: Branch) -> None:
+        pass
 
 
 @dataclass
@@ -201,6 +254,8 @@ class _Pass(_Totals):
     def add(self, engine: BoxEngine, weight: int) -> None:
         """Take over a box's counters, for ``weight`` blocks."""
         tally = engine.tally()
+        if int(tally.thread_executed.sum()) * weight + int(self.tally.thread_executed.sum()) > MOST_COUNTED:
+            raise UsageError("the launch executes more instructions than counters of 64 bits hold")
         self.tally.executed += tally.executed * weight
         self.tally.thread_executed += tally.thread_executed * weight
         self.tally.predicated_on += tally.predicated_on * weight

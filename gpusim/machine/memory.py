@@ -111,6 +111,16 @@ class DeviceMemory:
         k = bisect_right(self._starts, low - self.base) - 1
         return k if k >= 0 and high - self.base < self._ends[k] else None
 
+    def between(self, low: int, high: int) -> range:
+        """The numbers of the buffers from the one that holds device address ``low`` to the one that holds ``high``."""
+        first, last = (bisect_right(self._starts, address - self.base) - 1 for address in (low, high))
+        return range(max(first, 0), last + 1)
+
+    def reset(self) -> None:
+        """Forget all that was stored since the buffers were added; for engines made afterwards."""
+        for name in ("bytes", "words16", "words32"):
+            self.__dict__.pop(name, None)
+
     def initial(self, number: int) -> np.ndarray[Any, Any]:
         """Bytes of a buffer as they were added."""
         return self._contents[number]

@@ -105,6 +105,8 @@ def _compare(test: Any, a: Any, b: Any) -> Any:
     c, parts, slack = sums(a, True)
     d, others, extra = sums(b, True)
     c -= d
+    if any(max(abs(p.low), abs(p.high)) > LIMIT for p in (*parts, *others) if p is not None):
+        raise Undecided("numbers too large to be compared")
     joined = tuple(_plus(p, q, -1) for p, q in zip(parts, others, strict=True))
     kept = []
     for part in joined:
@@ -406,7 +408,7 @@ def choose(mask: Any, yes: Any, no: Any) -> Any:
     if not isinstance(mask, Truth):
         c, parts, slack = sums(yes)
         d, others, extra = sums(no)
-        if slack == extra == (0, 0) and all(_alike(p, q) for p, q in zip(parts[1:], others[1:], strict=True)):
+        if slack == extra == (0, 0) and all(alike(p, q) for p, q in zip(parts[1:], others[1:], strict=True)):
             first = c if parts[0] is None else parts[0].values + c
             second = d if others[0] is None else others[0].values + d
             return make(kind, 0, (Part(np.where(array[0], first, second)), *parts[1:]))
@@ -426,7 +428,8 @@ def _type_is_bool(value: Any) -> bool:
     return isinstance(value, bool) or getattr(value, "dtype", np.dtype(int)).kind == "b"
 
 
-def _alike(a: Part | None, b: Part | None) -> bool:
+def alike(a: Part | None, b: Part | None) -> bool:
+    """Whether two parts hold the same numbers."""
     if a is b:
         return True
     return a is not None and b is not None and np.array_equal(a.values, b.values)

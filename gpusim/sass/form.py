@@ -54,7 +54,8 @@ class Alu:
 
     ``monotone``: finite float32 operands anywhere between two numbers each give results between those at the ends, in
     all combinations.  It is "always", or holds "signed" where no operand's range includes 0, or "nearly" up to 2**-20
-    of the result, or "roughly" up to 2**-20; several may stand together.
+    of the result, or "roughly" up to 2**-20; several may stand together.  "false": of a predicate, this is so where it
+    is false at all ends; where it is true at all of them, it may be false between.
     """
 
     sources: tuple[Source, ...]

@@ -100,4 +100,4 @@ def division_check(form: Form) -> Semantics:
             | (difference <= -125)
         )
 
-    return form.alu(compute, monotone="signed")
+    return form.alu(compute, monotone="signed false")  # the pairs of exponents without are a convex set
