@@ -85,6 +85,11 @@ class Runtime:
                 results[block, thread] = u32(0xFFFFFFFF)
                 continue
             pieces = printf.parse(reader.string(pointer, block, thread))
+            if (text := printf.refused(pieces)) is not None:
+                raise UnsupportedError(
+                    f"printf with {text}: CUDA documents no such conversion, and an H200 prints other words for it: "
+                    f"{reader.describe()}"
+                )
             results[block, thread] = printf.argument_count(pieces)
             if self._kept >= OUTPUT_LIMIT:
                 self._dropped += 1
