@@ -301,14 +301,15 @@ RECORDED = (
     (r'printf("")', "", 0),
     (r'printf("[%d]\n", 5, 6, 7)', "[5]\n", 1),
     (r'printf("[%q] [%d]\n", 1, 2)', "[%] [1]\n", 1),
-    (r'printf("%f %f %f %e %g %a\n", 1.0 / (n - 5), -1.0 / (n - 5), (double)(n - 5) / (n - 5), 1e300 * 1e10, 0.0, -0.0)',
+    (r'printf("%f %f %f %e %g %a\n", 1. / (n - 5), -1. / (n - 5), (double)(n - 5) / (n - 5), 1e300 * 1e10, 0.0, -0.0)',
      "inf -inf -nan inf 0 -0x0p+0\n", 6),
     (r'printf("null [%s]\n", (const char*)0)', "null [(null)]\n", 1),
     (r'printf("%5c|%-5c|\n", 120, 121)', "    x|y    |\n", 2),
     (r'printf("%+.3d|%.0d|%8.3d|%-8.3x|%#8.3x|%08.3d\n", 7, 0, 7, 255, 255, 7)',
      "+007||     007|0ff     |   0x0ff|     007\n", 6),
     (r'printf("tail %")', "tail %", 0),
-    (r'printf("%p %p %10p|%-10p|\n", (void*)1, (void*)0, (void*)16, (void*)17)', "0x1 (nil)       0x10|0x11      |\n", 4),
+    (r'printf("%p %p %10p|%-10p|\n", (void*)1, (void*)0, (void*)16, (void*)17)',
+     "0x1 (nil)       0x10|0x11      |\n", 4),
     (r'printf("%20.5a|%g|%#g|%.10g\n", 3.14, 1000000.0, 1.0, 0.1)', "        0x1.91eb8p+1|1e+06|1.00000|0.1\n", 4),
     (r'printf("%d %s %f %c %lld\n", 1, "two", 3.0, 52, 5LL)', "1 two 3.000000 4 5\n", 5),
     (r'printf("%5s|%-5s|%.2s|%d\n", "ab", "cd", "wxyz", 9)', "   ab|cd   |wx|9\n", 4),
@@ -317,7 +318,8 @@ RECORDED = (
     (r'printf("%%|%c%c\n", 65, 66)', "%|AB\n", 2),
     (r'printf("%-+5d|% 05d|%+ d|%#o\n", 1, 3, 5, 0)', "+1   | 0003|+5|0\n", 4),
 )  # fmt: skip
-# What the same GPU printed "0|1949825288", "5|140182981966088|0", "...|26661 32" and "1     |2     |0.000|-1598555896" for.
+# For these the same GPU printed "0|1949825288", "5|140182981966088|0", "...|26661 32" and
+# "1     |2     |0.000|-1598555896".
 OTHER_WORDS = (
     (r'printf("%zu|%d\n", (size_t)(1ull<<40), 3)', "%zu"),
     (r'printf("%jd|%td|%d\n", 5LL, 6LL, 7)', "%jd"),

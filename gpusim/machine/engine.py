@@ -32,7 +32,7 @@ CHUNK_WORDS = 1 << 20
 LEAST_CHUNK, MOST_CHUNK = 1 << 14, 1 << 16
 
 
-_BRANCHES = ("branch", "branch_divergent", "branch_convergent", "call")
+_BRANCHES = ("branch", "branch_any", "branch_divergent", "branch_convergent", "call")
 
 
 def chunk_size(registers: int) -> int:
@@ -403,6 +403,8 @@ class Engine:
             if not chosen.any():
                 self._branch_event(block.last, op, 0, chunk.warp_count, 0)
                 return flow.go(following)
+        if op.kind == "branch_any" and chosen is not None:
+            chosen = chunk.active_mask() & chunk.warp_any(chunk.wide(chosen))
         if chosen is None:
             self._branch_event(block.last, op, chunk.warp_count, 0, 0)
             return flow.go(target)
@@ -496,6 +498,6 @@ class Engine:
             if instruction.guard is not None:
                 on[index] = self.chunk.predicated_on.get(index, 0)
         for meaning, warps in zip(self.program.meanings, executed, strict=True):
-            if warps and isinstance(meaning, MemoryOp) and meaning.operation == "mbarrier":
+            if warps and isinstance(meaning, MemoryOp) and mbarrier.is_first(meaning):
                 self.flow.caveats.add(mbarrier.COST_CAVEAT)
         return Tally(executed, threads, on)
