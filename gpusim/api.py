@@ -310,7 +310,9 @@ class Module(Mapping[str, Kernel]):
     def runtime(self, function: FunctionInfo) -> Runtime:
         """The driver's functions for a launch of one of the kernels."""
         names = {address: name for name, address in self.linked.externals.items()}
-        return Runtime(names, self.linked.addresses[function.name])
+        at = self.linked.addresses
+        separate = {at[other]: info.demangled for other, info in self.cubin.functions.items() if other != function.name}
+        return Runtime(names, at[function.name], separate)
 
     def unknown_functions(self) -> list[str]:
         """Functions of the device runtime that the module refers to and gpusim cannot carry out."""

@@ -349,3 +349,13 @@ def test_conversions_that_an_h200_does_not_know_are_refused(call, conversion):
 def test_a_format_without_its_arguments_is_an_error_as_on_an_h200():
     with pytest.raises(gpusim.ExecutionError, match="cannot read 4 bytes of arguments at 0x0"):
         say(r'printf("a %d\n")')
+
+
+def test_a_call_into_another_section_is_refused_by_name():
+    source = """typedef int (*Function)(int);
+    extern "C" __global__ void other(int *out) { out[1] = 7; }
+    extern "C" __global__ void caller(int *out, unsigned long long where) { out[0] = ((Function)where)(5); }"""
+    module = gpusim.compile(source)
+    where = np.uint64(module.linked.addresses["other"])
+    with pytest.raises(gpusim.UnsupportedError, match=r"a call of other, .*separately compiled functions.*CALL"):
+        module["caller"].launch(1, 1, [np.zeros(2, i32), where])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.errors import ExecutionError
+from gpusim.errors import ExecutionError, UnsupportedError
 from gpusim.machine import mbarrier
 from gpusim.machine.access import MemoryUnit
 from gpusim.machine.barriers import COUNT_MASK, NUMBERS, PACKED_COUNT
@@ -459,6 +459,12 @@ class Engine:
         unknown = ~np.isin(places, list(self.functions)) & lanes
         if unknown.any():
             at, thread = (int(x) for x in np.argwhere(np.broadcast_to(unknown, (chunk.blocks, chunk.threads)))[0])
+            holds = int(np.broadcast_to(targets, (chunk.blocks, chunk.threads))[at, thread])
+            if holds in self.runtime.separate:
+                raise UnsupportedError(
+                    f"a call of {self.runtime.separate[holds]}, which has a code section of its own: calls between "
+                    f"separately compiled functions (nvcc -rdc=true) are not simulated; {self._describe(block.last)}"
+                )
             raise ExecutionError(
                 f"a call through a pointer that holds no function of this kernel, by {thread_name(chunk, at, thread)}, "
                 f"{self._describe(block.last)}"

@@ -37,8 +37,14 @@ class Runtime:
     ``output`` is what was printed: blocks in order of their number, and within a block in order of execution.
     """
 
-    def __init__(self, externals: Mapping[int, str] | None = None, code_base: int = 0) -> None:
+    def __init__(
+        self,
+        externals: Mapping[int, str] | None = None,
+        code_base: int = 0,
+        separate: Mapping[int, str] | None = None,
+    ) -> None:
         self.externals = dict(externals or {})
+        self.separate = dict(separate or {})  # functions in sections of their own, by address
         self.code_base = code_base
         self.caveats: set[str] = set()
         self._lines: list[tuple[int, str]] = []  # of the chunk in progress: block, text

@@ -183,7 +183,7 @@ def call(form: Form) -> Semantics:
     if isinstance(operand, Immediate) and isinstance(operand.value, int) and kind == "REL":
         form.finish()
         return ControlOp("call", operand.value, conditions)
-    raise form.refuse("a call to an absolute address")
+    raise form.refuse("a call to an absolute address, of a separately compiled function (nvcc -rdc=true)")
 
 
 @opcode("RET")
