@@ -260,6 +260,7 @@ class Kernel:
         """
         import struct
 
+        from gpusim.machine.lanes import MULTIPROCESSORS
         from gpusim.machine.memory import LOCAL_WINDOW, SHARED_WINDOW
 
         banks = dict(self.module.linked.banks(self.function.name))
@@ -270,6 +271,9 @@ class Kernel:
         struct.pack_into("<3I", zero, 0x360 if recent else 0x0, *block)
         struct.pack_into("<3I", zero, 0x370 if recent else 0xC, *grid)
         struct.pack_into("<I", zero, 0x37C if recent else 0x28, local_bytes)
+        # %gridid and %nsmid: defined, not exact (the driver's number of the launch; smid is a number below 132, too)
+        struct.pack_into("<Q", zero, 0x140 if recent else 0x30, 1)
+        struct.pack_into("<I", zero, 0x2D0 if recent else 0x10C, MULTIPROCESSORS)
         struct.pack_into("<QQ", zero, 0x2F0 if recent else 0x18, SHARED_WINDOW, LOCAL_WINDOW)
         zero[base : base + len(parameters)] = parameters
         banks[0] = bytes(zero)
@@ -314,7 +318,9 @@ class Module(Mapping[str, Kernel]):
     def runtime(self, function: FunctionInfo) -> Runtime:
         """The driver's functions for a launch of one of the kernels."""
         names = {address: name for name, address in self.linked.externals.items()}
-        return Runtime(names, self.linked.addresses[function.name])
+        at = self.linked.addresses
+        separate = {at[other]: info.demangled for other, info in self.cubin.functions.items() if other != function.name}
+        return Runtime(names, at[function.name], separate)
 
     def unknown_functions(self) -> list[str]:
         """Functions of the device runtime that the module refers to and gpusim cannot carry out."""

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.counters.collect import BRANCH_OPCODES, Collector
+from gpusim.counters.collect import Collector
 from gpusim.counters.metrics import METRICS
 from gpusim.explain.patterns import Pattern, PatternSampler
 from gpusim.machine.engine import Tally
 from gpusim.machine.limits import Occupancy, occupancy
 from gpusim.sass.form import MemoryOp
 from gpusim.sass.instruction import Instruction
-from gpusim.sass.program import Program
+from gpusim.sass.program import BRANCH_OPCODES, Program
 
 SCHEMA = 1
 

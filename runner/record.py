@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -129,21 +130,39 @@ def columns_of(table: dict[str, Any]) -> dict[str, list[int]]:
     return found
 
 
-def next_table(waiting: list[dict[str, Any]], launch: dict[str, Any]) -> dict[str, Any]:
-    """Take tables from the front until one is this launch's: same kernel, and its sums are the launch's totals."""
-    wanted = [
-        launch["metrics"][f"{_SASS}{name}.sum"]
-        for name in ("inst_executed", "thread_inst_executed", "thread_inst_executed_pred_on")
-    ]
+def launch_key(launch: dict[str, Any]) -> tuple[Any, ...]:
+    """What a launch and its table have in common: the kernel, and the totals of the first three columns."""
+    names = ("inst_executed", "thread_inst_executed", "thread_inst_executed_pred_on")
+    return (base_name(launch["kernel"]), *(launch["metrics"][f"{_SASS}{name}.sum"] for name in names))
+
+
+def table_key(table: dict[str, Any]) -> tuple[Any, ...]:
+    """The same of a table."""
     titles = list(COLUMNS)[:3]
-    passed = []
-    while waiting:
-        table = waiting.pop(0)
-        sums = [sum(number(row.get(title, "")) for row in table["rows"]) for title in titles]
-        if base_name(table["kernel"]) == base_name(launch["kernel"]) and sums == wanted:
-            return table
-        passed.append((table["kernel"], sums))
-    raise SystemExit(f"no instruction table for {launch['kernel']} with {wanted} instructions; seen: {passed[:20]}")
+    return (base_name(table["kernel"]), *(sum(number(row.get(title, "")) for row in table["rows"]) for title in titles))
+
+
+def pair_tables(tables: list[dict[str, Any]], launches: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The table of each launch.  Tables come in the launches' order, each launch's as often as the next one's.
+
+    Launches in a row whose kernel and totals are equal share the tables of that kind evenly, so that the second copy of
+    one launch's table is not taken for the next launch's.  Tables that are no launch's (of functions) are passed over.
+    """
+    keys = [launch_key(launch) for launch in launches]
+    known = set(keys)
+    ours = [(key, table) for key, table in ((table_key(table), table) for table in tables) if key in known]
+    wanted = [(key, len(list(run))) for key, run in groupby(keys)]
+    found = [(key, [table for _, table in run]) for key, run in groupby(ours, key=lambda pair: pair[0])]
+    if [key for key, _ in wanted] != [key for key, _ in found]:
+        missing = [key for key, _ in wanted if key not in {key for key, _ in found}]
+        raise SystemExit(f"the instruction tables do not follow the launches; launches without a table: {missing[:20]}")
+    paired = []
+    for (key, count), (_, run) in zip(wanted, found, strict=True):
+        copies, rest = divmod(len(run), count)
+        if rest:
+            raise SystemExit(f"{len(run)} instruction tables for {count} launches in a row of {key}")
+        paired += run[::copies]
+    return paired
 
 
 def base_name(kernel: str) -> str:
@@ -205,11 +224,10 @@ def main(arguments: list[str] | None = None) -> int:
     if len(launches) != len(plan["launches"]):
         raise SystemExit(f"{len(launches)} launches recorded, {len(plan['launches'])} planned")
     recorded = []
-    waiting = list(tables)
-    for launch, planned in zip(launches, plan["launches"], strict=True):
+    paired = pair_tables(tables, launches) if tables else [None] * len(launches)
+    for launch, planned, table in zip(launches, plan["launches"], paired, strict=True):
         entry = {"id": planned["id"], "metrics": launch["metrics"], "results": digests.get(planned["id"], {})}
-        if tables:
-            table = next_table(waiting, launch)
+        if table is not None:
             entry["instructions"] = columns_of(table)
             entry["count"] = len(table["rows"])
         recorded.append(entry)

@@ -294,3 +294,68 @@ def test_the_text_is_that_of_the_hardware():
     kernel = gpusim.compile(source)["say"]
     for (number, word), lines in SPOKEN.items():
         assert kernel.launch(1, 1, [i32(number), np.uint32(word)]).output == "".join(f"{line}\n" for line in lines)
+
+
+# Formats, what an H200 printed, and what printf returned: kernels of one call each (n is 5).
+RECORDED = (
+    (r'printf("")', "", 0),
+    (r'printf("[%d]\n", 5, 6, 7)', "[5]\n", 1),
+    (r'printf("[%q] [%d]\n", 1, 2)', "[%] [1]\n", 1),
+    (r'printf("%f %f %f %e %g %a\n", 1. / (n - 5), -1. / (n - 5), (double)(n - 5) / (n - 5), 1e300 * 1e10, 0.0, -0.0)',
+     "inf -inf -nan inf 0 -0x0p+0\n", 6),
+    (r'printf("null [%s]\n", (const char*)0)', "null [(null)]\n", 1),
+    (r'printf("%5c|%-5c|\n", 120, 121)', "    x|y    |\n", 2),
+    (r'printf("%+.3d|%.0d|%8.3d|%-8.3x|%#8.3x|%08.3d\n", 7, 0, 7, 255, 255, 7)',
+     "+007||     007|0ff     |   0x0ff|     007\n", 6),
+    (r'printf("tail %")', "tail %", 0),
+    (r'printf("%p %p %10p|%-10p|\n", (void*)1, (void*)0, (void*)16, (void*)17)',
+     "0x1 (nil)       0x10|0x11      |\n", 4),
+    (r'printf("%20.5a|%g|%#g|%.10g\n", 3.14, 1000000.0, 1.0, 0.1)', "        0x1.91eb8p+1|1e+06|1.00000|0.1\n", 4),
+    (r'printf("%d %s %f %c %lld\n", 1, "two", 3.0, 52, 5LL)', "1 two 3.000000 4 5\n", 5),
+    (r'printf("%5s|%-5s|%.2s|%d\n", "ab", "cd", "wxyz", 9)', "   ab|cd   |wx|9\n", 4),
+    (r'printf("%ld %lu %lx %llx %d\n", 1L<<40, 1ul<<41, 1ul<<42, 1ull<<43, 8)',
+     "1099511627776 2199023255552 40000000000 80000000000 8\n", 5),
+    (r'printf("%%|%c%c\n", 65, 66)', "%|AB\n", 2),
+    (r'printf("%-+5d|% 05d|%+ d|%#o\n", 1, 3, 5, 0)', "+1   | 0003|+5|0\n", 4),
+)  # fmt: skip
+# For these the same GPU printed "0|1949825288", "5|140182981966088|0", "...|26661 32" and
+# "1     |2     |0.000|-1598555896".
+OTHER_WORDS = (
+    (r'printf("%zu|%d\n", (size_t)(1ull<<40), 3)', "%zu"),
+    (r'printf("%jd|%td|%d\n", 5LL, 6LL, 7)', "%jd"),
+    (r'printf("%hu %hhu %ho %hx|%hd %hhd\n", 0x12345, 0x12345, 0x12345, 0x12345, 0x1ffff, 0x1ff)', "%hhu"),
+    (r'printf("%*d|%-*d|%.*f|%d\n", -6, 1, 6, 2, 3, 8.5, 4)', r"%\.\*f"),
+)
+
+
+def say(call: str) -> tuple[gpusim.Result, int]:
+    source = f'#include <cstdio>\nextern "C" __global__ void say(int *out, int n) {{ out[0] = {call}; }}'
+    out = np.zeros(1, i32)
+    return gpusim.compile(source)["say"].launch(1, 1, [out, i32(5)]), int(out[0])
+
+
+@pytest.mark.parametrize(("call", "text", "returned"), RECORDED)
+def test_printf_prints_and_returns_what_an_h200_does(call, text, returned):
+    result, value = say(call)
+    assert (result.output, value) == (text, returned)
+
+
+@pytest.mark.parametrize(("call", "conversion"), OTHER_WORDS)
+def test_conversions_that_an_h200_does_not_know_are_refused(call, conversion):
+    with pytest.raises(gpusim.UnsupportedError, match=f"printf with {conversion}: CUDA documents no such"):
+        say(call)
+
+
+def test_a_format_without_its_arguments_is_an_error_as_on_an_h200():
+    with pytest.raises(gpusim.ExecutionError, match="cannot read 4 bytes of arguments at 0x0"):
+        say(r'printf("a %d\n")')
+
+
+def test_a_call_into_another_section_is_refused_by_name():
+    source = """typedef int (*Function)(int);
+    extern "C" __global__ void other(int *out) { out[1] = 7; }
+    extern "C" __global__ void caller(int *out, unsigned long long where) { out[0] = ((Function)where)(5); }"""
+    module = gpusim.compile(source)
+    where = np.uint64(module.linked.addresses["other"])
+    with pytest.raises(gpusim.UnsupportedError, match=r"a call of other, .*separately compiled functions.*CALL"):
+        module["caller"].launch(1, 1, [np.zeros(2, i32), where])

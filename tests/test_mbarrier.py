@@ -146,12 +146,27 @@ def test_words_are_those_of_the_hardware():
     assert upper == [0x7FFFE800, 0x7FFFF000, 0x7FFFF800, 0xFFFFE800, 0xFFFFF000, 0xFFFFF800]
 
 
-def launch(body: str, block: int, arch: str = "sm_90") -> np.ndarray:
+def test_a_warp_gets_the_words_that_an_h200_gives():
+    """All lanes of a warp get the upper word from before them all; the lower register stays as it was."""
+    body = """
+    unsigned long long st = t + 5, *words = (unsigned long long *)out;
+    if (t == 0) asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(BAR), "r"(48) : "memory");
+    __syncwarp();
+    asm volatile("mbarrier.arrive.shared.b64 %0, [%1];" : "=l"(st) : "r"(BAR) : "memory");
+    words[t] = st >> 32; __syncwarp(); st = 0;
+    if (t & 1) asm volatile("mbarrier.arrive.shared.b64 %0, [%1];" : "=l"(st) : "r"(BAR) : "memory");
+    words[32 + t] = st;"""
+    first, second = launch(body, 32, words=128).view(u64).reshape(2, 32)
+    assert set(first.tolist()) == {0x7FFE8000}
+    assert second.tolist() == [0, 0x7FFF800000000000] * 16
+
+
+def launch(body: str, block: int, arch: str = "sm_90", words: int = 0) -> np.ndarray:
     source = f"""
     #define BAR (unsigned)__cvta_generic_to_shared(&bar)
     extern "C" __global__ void k(int *out)
     {{ __shared__ unsigned long long bar; int t = threadIdx.x, done = 0; {body} }}"""
-    out = np.zeros(block, i32)
+    out = np.zeros(words or block, i32)
     gpusim.compile(source, arch=arch)["k"].launch(1, block, [out])
     return out
 

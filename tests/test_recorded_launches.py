@@ -25,7 +25,7 @@ from gpusim.runner.replay import make_buffer
 DATA = Path(__file__).parent / "data"
 RECORDINGS = (
     "h200_catalogue", "h200_control", "h200_groups", "h200_flow", "h200_flow_more", "h200_flow_barriers",
-    "h200_locks", "h200_calls", "h200_barriers",
+    "h200_locks", "h200_calls", "h200_barriers", "h200_mbarrier", "h200_flow_held",
 )  # fmt: skip
 
 # The plain hardware counter of conflicts also sees arbitration between warps, a few events that change from run to run;
@@ -43,8 +43,8 @@ WINNERS = {"lock_inside/locks/4"}
 
 # What the model of divergence does not decide; a result of such a launch says so itself.
 UNDECIDED = {
-    "async_copy", "and_or_nested", "call_switch", "loop_break", "loop_return", "loop_states", "or_and_loop",
-    "recurse_bits", "recurse_mutual", "recursion_by_pointer", "switch_loop",
+    "and_or_nested", "async_copy", "call_loop", "indirect_loop", "loop_break", "loop_return", "loop_states",
+    "or_and_loop", "recurse_bits", "recurse_mutual", "recursion_by_pointer", "switch_loop",
 }  # fmt: skip
 # Lanes that return from different depths of recursion together do so otherwise when the code is instrumented than when
 # the plain hardware counters are read; the first is what is modelled.
@@ -54,6 +54,9 @@ DEPTHS = {
 }  # fmt: skip
 # Loads of the module's own variables (tables of virtual functions): the lines depend on where the driver puts them.
 PLACED = ("virtual_by_lane/",)
+
+# Transaction counts of asynchronous barriers are not simulated.
+REFUSED = {"k_expect"}
 
 SPACES = {
     "tags": ("global", "generic"),
@@ -86,8 +89,10 @@ def groups() -> Iterator[Any]:
 
 
 def compare_launch(result: gpusim.Result, answer: dict[str, Any]) -> list[str]:
-    """What differs from the hardware."""
-    wrong = []
+    """What differs from the hardware; of some launches only results or totals were recorded."""
+    wrong: list[str] = []
+    if "metrics" not in answer:
+        return wrong
     placed = answer["id"].startswith(PLACED)
     for name, hardware in answer["metrics"].items():
         simulated = result.metrics.get(name)
@@ -97,7 +102,8 @@ def compare_launch(result: gpusim.Result, answer: dict[str, Any]) -> list[str]:
             wrong.append(f"{name}: {simulated}, hardware {hardware}")
     if answer["count"] != len(result.instructions):
         wrong.append(f"{len(result.instructions)} instructions, hardware {answer['count']}")
-    for column in ("executed", "thread_executed", "predicated_on", "divergent", "sectors_local", *SPACES):
+    columns = ("executed", "thread_executed", "predicated_on", "divergent", "sectors_local", *SPACES)
+    for column in columns if "instructions" in answer else ():
         recorded = answer["instructions"].get(column, [0] * answer["count"])
         local = answer["instructions"].get("sectors_local", [0] * answer["count"])
         for instruction, hardware, inside in zip(result.instructions, recorded, local, strict=True):
@@ -139,6 +145,10 @@ def test_results_totals_and_instructions_equal_the_hardware(name, numbers):
                     buffers[spec["buffer"]] = make_buffer(spec)
                 args.append(buffers[spec["buffer"]])
         kernel = module(name, launch["cubin"])[launch["kernel"]]
+        if launch["kernel"] in REFUSED:
+            with pytest.raises(gpusim.UnsupportedError, match="expect_tx"):
+                kernel.launch(launch["grid"], launch["block"], args, launch["shared"])
+            return
         counted = kernel.count(launch["grid"], launch["block"], args, launch["shared"])
         result = kernel.launch(launch["grid"], launch["block"], args, launch["shared"])
         differences = compare_launch(result, answer)

@@ -73,3 +73,14 @@ def test_a_trap_names_its_first_thread(call, arch):
     message = str(caught.value)
     assert "stopped itself with a trap, first thread (8, 0, 0) of block (1, 0, 0), instruction" in message
     assert "BPT.TRAP" in message and "stop.cu:3" in message and caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_how_many_multiprocessors_there_are_and_which_launch_this_is(arch):
+    multiprocessors, smid = read("nsmid smid", arch)
+    assert (multiprocessors == 132).all() and (smid < multiprocessors).all()
+    source = """extern "C" __global__ void k(unsigned long long *out)
+    { unsigned long long v; asm volatile("mov.u64 %0, %%gridid;" : "=l"(v)); out[threadIdx.x] = v; }"""
+    out = np.zeros(3, np.uint64)
+    gpusim.compile(source, arch=arch)["k"].launch(1, 3, [out])
+    assert (out == 1).all()

@@ -31,8 +31,6 @@ FIELDS = (
     "conflicts", "uniform", "divergent", "branches", "branch_targets",
 )  # fmt: skip
 
-BRANCH_OPCODES = ("BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET")
-
 
 def shared_operation(op: MemoryOp) -> str:
     """The name of the wavefront counter that a shared access belongs to."""

@@ -17,7 +17,7 @@ from gpusim.machine.chunk import ALWAYS, NEVER, ZERO
 from gpusim.sass.form import Alu, ControlOp, Dest, MemoryOp, Semantics, Source, WarpOp
 from gpusim.sass.numeric import SIGN32, high_word, low_word, pair, select
 from gpusim.sass.operands import Address, Constant, Immediate, Predicate, Register
-from gpusim.sass.program import BasicBlock, Program
+from gpusim.sass.program import BRANCH_OPCODES, BasicBlock, Program
 from gpusim.sass.slices import Slice
 
 _VIEWS = {"u32": "", "i32": ".view(i32)", "f32": ".view(f32)", "u64": "", "i64": ".view(i64)", "f64": ".view(f64)"}
@@ -306,9 +306,9 @@ class BlockWriter:
         raise ValueError(f"control operation {op.kind} inside a block")
 
     def _refusal(self, index: int, guard: Predicate | None, error: UnsupportedError) -> list[str]:
-        """Raise the error when a lane is to execute the instruction."""
+        """Raise the error when a lane is to execute the instruction; a branch counts even if its guard fails in all."""
         self.names[f"error{index}"] = error
-        if guard is None:
+        if guard is None or self.program.instructions[index].opcode in BRANCH_OPCODES:
             return [f"raise error{index}"]
         text = self.predicate(guard)
         return [f"if s.guarded({index}, ({text}) if m is None else ({text}) & m):", f" raise error{index}"]

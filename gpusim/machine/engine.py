@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.errors import ExecutionError
+from gpusim.errors import ExecutionError, UnsupportedError
 from gpusim.machine import mbarrier, parallel
 from gpusim.machine.access import MemoryUnit
 from gpusim.machine.barriers import COUNT_MASK, NUMBERS, PACKED_COUNT
@@ -34,7 +34,7 @@ CHUNK_WORDS = 1 << 20
 LEAST_CHUNK, MOST_CHUNK = 1 << 14, 1 << 16
 
 
-_BRANCHES = ("branch", "branch_divergent", "branch_convergent", "call")
+_BRANCHES = ("branch", "branch_any", "branch_divergent", "branch_convergent", "call")
 
 
 def chunk_size(registers: int) -> int:
@@ -485,6 +485,8 @@ class Engine:
             if not chosen.any():
                 self._branch_event(block.last, op, 0, chunk.warp_count, 0)
                 return flow.go(following)
+        if op.kind == "branch_any" and chosen is not None:
+            chosen = chunk.active_mask() & chunk.warp_any(chunk.wide(chosen))
         if chosen is None:
             self._branch_event(block.last, op, chunk.warp_count, 0, 0)
             return flow.go(target)
@@ -539,6 +541,12 @@ class Engine:
         unknown = ~np.isin(places, list(self.functions)) & lanes
         if unknown.any():
             at, thread = (int(x) for x in np.argwhere(np.broadcast_to(unknown, (chunk.blocks, chunk.threads)))[0])
+            holds = int(np.broadcast_to(targets, (chunk.blocks, chunk.threads))[at, thread])
+            if holds in self.runtime.separate:
+                raise UnsupportedError(
+                    f"a call of {self.runtime.separate[holds]}, which has a code section of its own: calls between "
+                    f"separately compiled functions (nvcc -rdc=true) are not simulated; {self._describe(block.last)}"
+                )
             raise ExecutionError(
                 f"a call through a pointer that holds no function of this kernel, by {thread_name(chunk, at, thread)}, "
                 f"{self._describe(block.last)}"
@@ -578,6 +586,6 @@ class Engine:
             if instruction.guard is not None:
                 on[index] = self.chunk.predicated_on.get(index, 0)
         for meaning, warps in zip(self.program.meanings, executed, strict=True):
-            if warps and isinstance(meaning, MemoryOp) and meaning.operation == "mbarrier":
+            if warps and isinstance(meaning, MemoryOp) and mbarrier.is_first(meaning):
                 self.flow.caveats.add(mbarrier.COST_CAVEAT)
         return Tally(executed, threads, on)

@@ -7,7 +7,7 @@ h200_locks).  Of a warp's lanes one group runs at a time; the others wait for th
   puts the other aside.  An indirect branch or a return that splits it runs the group of the lowest lane first, unless
   it has more than half of the lanes; so do the rest.
 - When the running group is gone, the group that was put aside last runs.  A group put aside joins the one before it
-  if both had jumped and stand at the same address.
+  if both had jumped and stand at the same address, unless the lanes that run meanwhile end.
 - BSYNC makes lanes wait until all living members of the convergence barrier set by BSSY wait for it, at whatever
   address; the members go on, lanes that are none do not wait.  The barriers belong to the warp: in recursion the
   lanes of one depth replace those of another.
@@ -224,6 +224,7 @@ class Flow(Waiting):
             chunk.set_active(alive)
             return following
         self._keep(following)
+        self._part(chunk.wide(leaving))
         self.status = np.where(leaving, EXITED, self.status)
         chunk.set_alive(alive)
         if not alive.any():

@@ -26,7 +26,8 @@ CAVEAT = (
 )
 
 COST_CAVEAT = (
-    "what operations on asynchronous barriers (mbarrier) cost in shared memory is not counted: no recording shows it"
+    "what arriving at asynchronous barriers (mbarrier) costs in shared memory is not counted on sm_80 to sm_89 "
+    "(ATOMS.ARRIVE): no recording shows it"
 )
 
 
@@ -51,6 +52,11 @@ class Layout:
 
 RECENT = Layout((43, 20), (1, 20))  # sm_90 and later
 FIRST = Layout((32, 31), (0, 30))  # sm_80 to sm_89
+
+
+def is_first(op: MemoryOp) -> bool:
+    """Whether it is an operation of sm_80 to sm_89; later ones are instructions alone (recording h200_mbarrier)."""
+    return op.operation == "mbarrier" and op.element != "u64"
 
 
 def after(layout: Layout, word: Array, arrivals: Array) -> Array:
@@ -110,12 +116,13 @@ def carry_out(op: MemoryOp, memory: Array, place: Array, chosen: Array, values: 
     count = values[0].astype(i64) if values else np.ones(where.shape, i64)
     old = arrive(memory, where, layout, count, op.atomic in ("drop", "drop_mask"))
     low, high = old.astype(u32), (old >> u64(32)).astype(u32)
-    if op.atomic in ("arrive_mask", "drop_mask"):
-        low, first = _companions(place, chosen)
-        full = np.zeros(chosen.shape, u32)
-        full[chosen] = high
-        high = np.take_along_axis(full.reshape(-1, 32), first, axis=1).reshape(chosen.shape)[chosen]
-    return low, high
+    if layout is FIRST:
+        return low, high
+    companions, first = _companions(place, chosen)
+    full = np.zeros(chosen.shape, u32)
+    full[chosen] = high
+    high = np.take_along_axis(full.reshape(-1, 32), first, axis=1).reshape(chosen.shape)[chosen]
+    return (companions, high) if op.atomic in ("arrive_mask", "drop_mask") else (high,)
 
 
 def _companions(place: Array, chosen: Array) -> tuple[Array, Array]:

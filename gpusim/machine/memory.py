@@ -85,7 +85,8 @@ class DeviceMemory:
 
     def reset(self) -> None:
         """Bring back the contents that the buffers were added with."""
-        self._fill(self.bytes)
+        if "bytes" in self.__dict__:
+            self._fill(self.bytes)
 
     def _fill(self, whole: np.ndarray[Any, Any]) -> None:
         after = 0
@@ -115,11 +116,6 @@ class DeviceMemory:
         """The numbers of the buffers from the one that holds device address ``low`` to the one that holds ``high``."""
         first, last = (bisect_right(self._starts, address - self.base) - 1 for address in (low, high))
         return range(max(first, 0), last + 1)
-
-    def reset(self) -> None:
-        """Forget all that was stored since the buffers were added; for engines made afterwards."""
-        for name in ("bytes", "words16", "words32"):
-            self.__dict__.pop(name, None)
 
     def initial(self, number: int) -> np.ndarray[Any, Any]:
         """Bytes of a buffer as they were added."""

@@ -17,6 +17,7 @@ _CONVERSION = re.compile(
     rb"%(?P<flags>[-+ #0]*)(?P<width>\*|\d+)?(?:\.(?P<precision>\*|-?\d*))?(?P<length>hh|h|ll|l|j|z|t|L)?"
     rb"(?P<kind>[diouxXcsCSpfFeEgGaAn%])"
 )
+_UNKNOWN = re.compile(rb"%[A-Za-z]")  # an H200 prints "%" for "%q" and passes over no argument
 _LONG = ("l", "ll", "j", "z", "t")
 _DIGITS = 13  # hexadecimal digits of a double's fraction
 
@@ -76,13 +77,25 @@ def parse(form: bytes) -> tuple[Piece, ...]:
 
 
 def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
+    return _UNKNOWN.sub(b"%", raw).decode("utf-8", "replace")
 
 
 def _number(text: str | None) -> int | None:
     if text is None:
         return None
     return -1 if text == "*" else int(text)
+
+
+def refused(pieces: tuple[Piece, ...]) -> str | None:
+    """The first conversion that the CUDA C++ programming guide does not list, None if it lists all.
+
+    Lengths hh, j, z, t and L, and a precision given by an argument: for formats with these an H200 was seen to print
+    other words for their arguments or those that follow, and to return fewer than it was given.
+    """
+    for piece in pieces:
+        if isinstance(piece, Conversion) and (piece.length in ("hh", "j", "z", "t", "L") or piece.precision == -1):
+            return piece.text
+    return None
 
 
 def argument_bytes(pieces: tuple[Piece, ...]) -> int:
@@ -151,7 +164,7 @@ def _convert(
         return _padded("", bytes(raw[:1]).decode("latin-1"), flags.replace("0", ""), width)
     pointer = int.from_bytes(raw, "little")
     if kind in "sS":
-        text = _text(string_at(pointer)) if pointer else "(null)"
+        text = string_at(pointer).decode("utf-8", "replace") if pointer else "(null)"
         return _padded("", text if precision is None else text[:precision], flags.replace("0", ""), width)
     if kind == "p":
         return _padded("", f"{pointer:#x}" if pointer else "(nil)", flags.replace("0", ""), width)

@@ -37,8 +37,14 @@ class Runtime:
     ``output`` is what was printed: blocks in order of their number, and within a block in order of execution.
     """
 
-    def __init__(self, externals: Mapping[int, str] | None = None, code_base: int = 0) -> None:
+    def __init__(
+        self,
+        externals: Mapping[int, str] | None = None,
+        code_base: int = 0,
+        separate: Mapping[int, str] | None = None,
+    ) -> None:
         self.externals = dict(externals or {})
+        self.separate = dict(separate or {})  # functions in sections of their own, by address
         self.code_base = code_base
         self.caveats: set[str] = set()
         self._lines: list[tuple[int, str]] = []  # of the chunk in progress: block, text
@@ -85,6 +91,11 @@ class Runtime:
                 results[block, thread] = u32(0xFFFFFFFF)
                 continue
             pieces = printf.parse(reader.string(pointer, block, thread))
+            if (text := printf.refused(pieces)) is not None:
+                raise UnsupportedError(
+                    f"printf with {text}: CUDA documents no such conversion, and an H200 prints other words for it: "
+                    f"{reader.describe()}"
+                )
             results[block, thread] = printf.argument_count(pieces)
             if self._kept >= OUTPUT_LIMIT:
                 self._dropped += 1

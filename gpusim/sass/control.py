@@ -27,9 +27,17 @@ def _barrier_index(form: Form) -> int:
 
 @opcode("BRA")
 def branch(form: Form) -> Semantics:
-    """Go to the target; .U promises a uniform condition."""
+    """Go to the target; .U promises a uniform condition.
+
+    .U.ANY: all executing lanes of a warp go if the condition holds in one of them (recording h200_mbarrier).
+    """
     form.without_effect("U")  # a promise: a condition that breaks it splits the warp all the same
+    anyone = form.flag("ANY")
     conditions = _conditions(form)
+    if anyone:
+        target = form.integer()
+        form.finish()
+        return ControlOp("branch_any", target, conditions)
     if form.flag("DIV") or form.flag("CONV"):
         return _branch_on_convergence(form)
     target = form.integer()
@@ -175,7 +183,7 @@ def call(form: Form) -> Semantics:
     if isinstance(operand, Immediate) and isinstance(operand.value, int) and kind == "REL":
         form.finish()
         return ControlOp("call", operand.value, conditions)
-    raise form.refuse("a call to an absolute address")
+    raise form.refuse("a call to an absolute address, of a separately compiled function (nvcc -rdc=true)")
 
 
 @opcode("RET")

@@ -118,10 +118,9 @@ class MemoryOp:
 class ControlOp:
     """Something that decides which instruction comes next.
 
-    ``kind``: branch, branch_divergent, branch_convergent, indirect, call, call_register (through a register pair),
-    return, exit, sync_push (BSSY), sync (BSYNC),
-    sync_break (BREAK), warp_sync, barrier, barrier_to_register, register_to_barrier, barrier_to_barrier,
-    collective_end, trap, nothing.
+    ``kind``: branch, branch_any, branch_divergent, branch_convergent, indirect, call, call_register (through a register
+    pair), return, exit, sync_push (BSSY), sync (BSYNC), sync_break (BREAK), warp_sync, barrier, barrier_to_register,
+    register_to_barrier, barrier_to_barrier, collective_end, trap, nothing.
     """
 
     kind: str

@@ -15,11 +15,12 @@ from gpusim.sass.operands import Immediate
 from gpusim.sass.registry import semantics
 
 INSTRUCTION_BYTES = 16
+BRANCH_OPCODES = ("BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET")  # counted as branches, guarded off or not
 
 # Control operations that end a basic block; the others (BSSY, fences, NOP ...) let execution fall through.
 _ENDS_BLOCK = {
-    "branch", "branch_divergent", "branch_convergent", "indirect", "call", "call_register", "return", "exit", "sync",
-    "sync_break", "yield", "warp_sync", "collective_end", "barrier", "trap",
+    "branch", "branch_any", "branch_divergent", "branch_convergent", "indirect", "call", "call_register", "return",
+    "exit", "sync", "sync_break", "yield", "warp_sync", "collective_end", "barrier", "trap",
 }  # fmt: skip
 
 
@@ -130,7 +131,7 @@ class Program:
             return following
         instruction = self.instructions[block.last]
         conditional = instruction.guard is not None or bool(control.condition)
-        if control.kind in ("branch", "branch_divergent", "branch_convergent", "call"):
+        if control.kind in ("branch", "branch_any", "branch_divergent", "branch_convergent", "call"):
             assert control.target is not None
             target = [by_start[self.index_of[control.target]]] if control.target in self.index_of else []
             return target + (following if conditional or control.kind.startswith("branch_") else [])

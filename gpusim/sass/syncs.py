@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusim.sass.form import ControlOp, Form, MemoryOp, Semantics, Source, ValueType
+from gpusim.sass.form import ControlOp, Dest, Form, MemoryOp, Semantics, Source, ValueType
 from gpusim.sass.numeric import Array
 from gpusim.sass.operands import Address, Named, Register
 from gpusim.sass.registry import opcode
@@ -30,8 +30,9 @@ def barrier_op(
 def asynchronous_barrier(form: Form) -> Semantics:
     """mbarrier.init (.EXCH.64), .arrive (.ARRIVE.TRANS64), .test_wait and .try_wait (.PHASECHK), .inval (.CCTL.IV).
 
-    Arriving: .A1T0 once, .ART0 as often as the last operand says; .OPTOUT leaves the barrier (arrive_drop); .TMASK
-    returns the upper word from before any lane of the warp arrived and, in the lower, the lanes that did with this one.
+    Arriving: .A1T0 once, .ART0 as often as the last operand says; .OPTOUT leaves the barrier (arrive_drop). What comes
+    back is the upper word from before any lane of the warp arrived; the lower register stays as it is, except that
+    .TMASK puts there which lanes arrived with this one (recorded: raw_lanes, see tests/test_mbarrier.py).
     .RED.A0T1 announces an arrival to come when copies are complete (cp.async.mbarrier.arrive): here they are at once.
     """
     if form.flag("EXCH"):
@@ -63,8 +64,8 @@ def asynchronous_barrier(form: Form) -> Semantics:
         form.finish()
         return ControlOp("nothing")
     action = "drop" if form.flag("OPTOUT") else "arrive"
-    if form.flag("TMASK"):
-        action += "_mask"
+    masked = form.flag("TMASK")
+    action += "_mask" if masked else ""
     how = form.choice("A1T0", "ART0", default="")
     if not how:
         raise form.refuse(NO_TRANSACTIONS)
@@ -78,7 +79,14 @@ def asynchronous_barrier(form: Form) -> Semantics:
             raise form.refuse("a count for a single arrival")
         count = ()
     form.finish()
-    return barrier_op(action, address, True, count, dest=dest)
+    return barrier_op(action, address, True, count, dest=dest if masked else _upper(dest))
+
+
+def _upper(dest: Dest) -> Dest:
+    """The upper word of a register pair, where that alone is written."""
+    operand = dest.operand
+    assert isinstance(operand, Register)
+    return Dest(operand if operand.is_zero else Register(operand.file, operand.index + 1))
 
 
 @opcode("ARRIVES")

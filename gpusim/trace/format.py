@@ -27,7 +27,7 @@ VERSION = 1
 
 SPACES = ("global", "shared", "local")
 BRANCH_KINDS = (
-    "branch", "branch_divergent", "branch_convergent", "call", "indirect", "return",
+    "branch", "branch_divergent", "branch_convergent", "call", "indirect", "return", "branch_any",
 )  # fmt: skip
 
 ACCESS, BRANCH = 0, 1
