@@ -14,7 +14,6 @@ from gpusim.counters.collect import Collector
 from gpusim.errors import CompileError, InputError, UsageError
 from gpusim.explain.patterns import PatternSampler
 from gpusim.machine import DeviceMemory, Engine, Listener, compile_program
-from gpusim.machine.box_memory import Restart
 from gpusim.machine.counting import Counting, GridCounter
 from gpusim.machine.engine import Compiled, chunk_size
 from gpusim.machine.limits import check_shape, limits_of, occupancy, triple
@@ -215,14 +214,7 @@ class Kernel:
             uncertain = engine.flow.caveats
         else:
             counter = GridCounter(self._counting, shape, engine_of)
-            try:
-                tally = counter.run(collector, sampler, progress)
-            except Restart:
-                collector, sampler = Collector(self.program), PatternSampler(self.program)
-                runtime = module.runtime(function)
-                memory.reset()
-                counter.alone()
-                tally = counter.run(collector, sampler, progress)
+            tally = counter.run(collector, sampler, progress)
             uncertain, path, executed = counter.caveats, counter.path.sentence(), counter.path.executed
         if write_back:
             bound.write_back(memory)

@@ -17,7 +17,7 @@ from gpusim.cli.catalogue import compile_case, count
 from gpusim.errors import UsageError
 from gpusim.kernels import Case
 from gpusim.report.terminal import Style, Terminal, make_console
-from gpusim.result import SCHEMA, Result
+from gpusim.result import SCHEMA
 from gpusim.runner import times
 
 SHARED = "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_"
@@ -113,7 +113,9 @@ def _common_size(cases: tuple[Case, ...]) -> int:
 def _variant(case: Case, size: int, arch: str | None, recording: times.Recording | None, how: str) -> Variant:
     module = compile_case(case, arch)
     results = count(module, case.build(size))
-    counters = {title: sum(_total(r, name) for r in results for name in names) for title, names in COLUMNS.items()}
+    counters = {
+        title: sum(r.metrics.get(name, 0) for r in results for name in names) for title, names in COLUMNS.items()
+    }
     time = recording.of(case.name, size, how) if recording is not None else None
     return Variant(
         case.name,
@@ -124,10 +126,6 @@ def _variant(case: Case, size: int, arch: str | None, recording: times.Recording
         None if time is None else time.median,
         None if time is None else (time.low, time.high),
     )
-
-
-def _total(result: Result, name: str) -> int:
-    return result.metrics.get(name, 0)
 
 
 def ties(variants: list[Variant]) -> list[tuple[str, str]]:

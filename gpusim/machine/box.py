@@ -28,6 +28,7 @@ from gpusim.machine.symbolic import (
     Split,
     Truth,
     Undecided,
+    along,
     bounds_of,
     known_to_be,
     make,
@@ -36,7 +37,7 @@ from gpusim.sass.form import Alu, ControlOp, Dest, WarpOp
 from gpusim.sass.numeric import high_word, low_word, pair, select
 from gpusim.sass.operands import Predicate
 from gpusim.sass.program import BasicBlock
-from gpusim.sass.slices import element
+from gpusim.sass.slices import PREDICATE, element
 
 Array = np.ndarray[Any, Any]
 f32 = np.float32
@@ -95,10 +96,9 @@ class Guarded:
         axis: int | None = None
         for value in args:
             if isinstance(value, Sep):
-                used = [k for k, p in enumerate(value.parts) if p is not None]
-                if not value.exact or len(used) != 1 or (axis is not None and used[0] != axis):
+                if value.only_axis is None or axis not in (None, value.only_axis):
                     return None
-                axis = used[0]
+                axis = value.only_axis
             elif not isinstance(value, np.ndarray) or value.size != 1:
                 return None
         assert axis is not None
@@ -172,9 +172,7 @@ def _apart(result: Array, axis: int) -> Any:
     numbers = result[0].astype(np.int64)
     if result.dtype == np.uint32 and int(numbers.max()) - int(numbers.min()) >= 1 << 31:
         numbers = result[0].view(np.int32).astype(np.int64)
-    parts: list[Part | None] = [None] * 4
-    parts[axis] = Part(numbers)
-    return make(result.dtype, 0, tuple(parts))  # type: ignore[arg-type]
+    return along(result.dtype, axis, numbers)
 
 
 def _unchanged(a: Any, b: Any) -> bool:
@@ -261,9 +259,7 @@ class BoxChunk(Chunk):
         self.before = before
         self.elsewhere: frozenset[int] | None = None
         for k, (axis, numbers) in enumerate(zip("XYZ", axes, strict=True)):
-            parts: list[Part | None] = [None] * 4
-            parts[1 + k] = Part(numbers.astype(np.int64))
-            self.special[f"SR_CTAID.{axis}"] = make(np.uint32, 0, tuple(parts))  # type: ignore[arg-type]
+            self.special[f"SR_CTAID.{axis}"] = along(np.uint32, 1 + k, numbers)
 
     def set_active(self, mask: Array | None) -> None:
         super().set_active(mask)
@@ -298,7 +294,7 @@ class BoxChunk(Chunk):
         try:
             return choose(mask, new, old)
         except Undecided:
-            return Truth() if number >= 512 else known_to_be(np.uint32)
+            return Truth() if number >= PREDICATE else known_to_be(np.uint32)
 
 
 class BoxWriter(BlockWriter):
@@ -403,10 +399,8 @@ class BoxEngine(Engine):
     def _constant_load(self, bank: int, offset: int, base: Any) -> Any:
         if not isinstance(base, SYMBOLIC):
             return super()._constant_load(bank, offset, base)
-        if isinstance(base, Sep) and base.exact:
-            used = [k for k, p in enumerate(base.parts) if p is not None]
-            if len(used) == 1:
-                return _apart(super()._constant_load(bank, offset, _typed(base, used[0])), used[0])
+        if isinstance(base, Sep) and (axis := base.only_axis) is not None:
+            return _apart(super()._constant_load(bank, offset, _typed(base, axis)), axis)
         return known_to_be(np.uint32)
 
 

@@ -17,13 +17,12 @@ from gpusim.machine.symbolic import (
     NO_PARTS,
     SYMBOLIC,
     Floats,
-    Part,
     Sep,
     Truth,
     Undecided,
+    along,
     bounds_of,
     known_to_be,
-    make,
 )
 from gpusim.sass.form import MemoryOp
 
@@ -330,12 +329,12 @@ class BoxMemory:
         start = self.device.buffers[number].start
         raw = self.device.initial(number)
         if isinstance(address, Sep):
-            used = [k for k, p in enumerate(address.parts) if p is not None]
-            if len(used) != 1:
+            axis = address.only_axis
+            if axis is None:
                 return (world.initial(number, op.width, op.signed),) * words
-            part = address.parts[used[0]]
+            part = address.parts[axis]
             assert part is not None
-            return tuple(_on_axis(w, used[0]) for w in _take(raw, part.values + (address.c - start), op))
+            return tuple(along(u32, axis, w) for w in _take(raw, part.values + (address.c - start), op))
         places = np.where(mask, address.astype(i64) - start, int(_wide(address, mask.shape)[mask][0]) - start)
         return tuple(w[None] for w in _take(raw, places[0], op))
 
@@ -484,12 +483,6 @@ def _take(raw: Array, places: Array, op: MemoryOp) -> list[Array]:
         found = elements[places // size]
         return [found.astype(np.int32).view(u32) if op.signed else found.astype(u32)]
     return [elements[places // size + k] for k in range(op.width // 4)]
-
-
-def _on_axis(words: Array, axis: int) -> Any:
-    parts: list[Part | None] = [None] * 4
-    parts[axis] = Part(words.astype(i64))
-    return make(u32, 0, tuple(parts))  # type: ignore[arg-type]
 
 
 def _wide(array: Array, shape: tuple[int, ...]) -> Array:

@@ -26,6 +26,7 @@ Array = np.ndarray[Any, Any]
 Axes = tuple[Array, Array, Array]
 MOST_PASSES = 400  # boxes tried before the rest of the grid is executed block by block
 MOST_RESTARTS = 6
+WRITTEN = "memory that the kernel writes decides what it does"
 MOST_COUNTED = 1 << 58  # thread instructions; sectors and wavefronts are at most 32 times as many
 LONGEST_AXIS = 1 << 22  # blocks of a box along an axis at first: what is kept of each takes some 100 bytes
 
@@ -71,16 +72,6 @@ class Path:
         return f"{', '.join(parts)}; {share}{reason}"
 
 
-@dataclass
-class _Totals:
-    """Of all boxes: what the engine and the listeners are to be told."""
-
-    tally: Tally
-    accesses: list[tuple[Access, int, bool]] = field(default_factory=list)
-    branches: list[Branch] = field(default_factory=list)
-    caveats: set[str] = field(default_factory=set)
-
-
 def _zero(program: Program) -> Tally:
     count = len(program.instructions)
     return Tally(*(np.zeros(count, np.int64) for _ in range(3)))
@@ -103,73 +94,67 @@ class GridCounter:
         self.path.needed = len(counting.part.needed) if counting.part else self.path.instructions
         self.caveats: set[str] = set()
         self.total = grid[0] * grid[1] * grid[2]
-        self.one_by_one = False  # no boxes
 
     def run(self, collector: Any, sampler: Any, progress: Callable[[int, int], None] | None = None) -> Tally:
-        """Count the grid; returns what was executed.
+        """Count the grid; returns what was executed."""
+        found = self._boxes() if self.counting.boxes is not None else None
+        try:
+            return self._finish(found, collector, sampler, progress)
+        except Restart:
+            # blocks that were executed share memory with those that were counted: all must be executed
+            for listener in (collector, sampler):
+                listener.begin_part()
+            self.world.device.reset()
+            self.caveats.clear()
+            self.path.reason = WRITTEN
+            return self._finish(None, collector, sampler, progress)
 
-        Raises Restart where the blocks that were executed share memory with those that were counted: nothing that the
-        listeners were told holds, and all blocks must be executed (``one_by_one``), with memory as it was.
-        """
-        totals = _Totals(_zero(self.counting.program))
-        left: Array | None = None
-        if self.counting.boxes is not None and not self.one_by_one:
-            left = self._boxes(totals)
-        for event, times, first in totals.accesses:
+    def _finish(
+        self, found: _Pass | None, collector: Any, sampler: Any, progress: Callable[[int, int], None] | None
+    ) -> Tally:
+        """Tell the listeners what boxes found, and execute the other blocks (None: all of them)."""
+        if found is None:
+            self.path.boxes, self.path.together, self.path.executed = 0, 0, self.total
+            engine: Engine = self.make_engine(Engine, self.counting.blocks)
+            tally = engine.run(progress)
+            self.caveats |= engine.flow.caveats
+            return tally
+        for event, times, first in found.accesses:
             collector.access(event, times)
             if first:
                 sampler.access(event)
-        for branch in totals.branches:
+        for branch in found.branches:
             collector.branch(branch)
-        self.caveats |= totals.caveats
-        self.path.together = self.total if left is not None and not len(left) else self.path.together
-        if left is not None and not len(left):
+        self.caveats |= found.caveats
+        left = len(found.left)
+        self.path.boxes, self.path.together, self.path.executed = found.boxes, self.total - left, left
+        if not left:
             if progress is not None:
                 progress(self.total, self.total)
-            return totals.tally
-        self.path.executed = self.total if left is None else len(left)
-        if left is None:
-            self.path.boxes = self.path.together = 0
-        engine: Engine = self.make_engine(Engine, self.counting.blocks)
-        if left is not None:
-            assert self.counting.part is not None
-            engine.listeners = (*engine.listeners, _Watch(self.world, self.counting.part))
-        tally = engine.run(progress, left)
+            return found.tally
+        assert self.counting.part is not None
+        engine = self.make_engine(Engine, self.counting.blocks)
+        engine.listeners = (*engine.listeners, _Watch(self.world, self.counting.part))
+        tally = engine.run(progress, found.left)
         self.caveats |= engine.flow.caveats
         for name in ("executed", "thread_executed", "predicated_on"):
-            setattr(tally, name, getattr(tally, name) + getattr(totals.tally, name))
+            setattr(tally, name, getattr(tally, name) + getattr(found.tally, name))
         return tally
 
-    def alone(self) -> None:
-        """Execute all blocks from now on."""
-        self.one_by_one = True
-        self.caveats.clear()
-        self.path.reason = "memory that the kernel writes decides what it does"
-
     # -- boxes -----------------------------------------------------------------------------------------------------
-    def _boxes(self, totals: _Totals) -> Array | None:
-        """Count what can be counted in boxes; returns the numbers of the other blocks, None for all of them."""
+    def _boxes(self) -> _Pass | None:
+        """Count what can be counted in boxes; None where all blocks must be executed."""
         engine: BoxEngine = self.make_engine(BoxEngine, self.counting.boxes)
         world = self.world = World(engine.device)
         for _ in range(MOST_RESTARTS):
             try:
                 found = self._pass(engine, world)
             except Restart:
-                self.path.reason = "memory that the kernel writes decides what it does"
+                self.path.reason = WRITTEN
                 continue
-            break
-        else:
-            return None
-        totals.tally, totals.accesses, totals.branches = found.tally, found.accesses, found.branches
-        totals.caveats = found.caveats
-        left = found.left
-        if not found.boxes:
-            return None
-        if len(left) and world.assumed:  # what the counted blocks would have written may be read
-            totals.tally, totals.accesses, totals.branches = _zero(self.counting.program), [], []
-            return None
-        self.path.boxes, self.path.together = found.boxes, self.total - len(left)
-        return left
+            # what the counted blocks would have written may be read by those that are left
+            return None if not found.boxes or (len(found.left) and world.assumed) else found
+        return None
 
     def _pass(self, engine: BoxEngine, world: World) -> _Pass:
         found = _Pass(_zero(self.counting.program))
@@ -245,9 +230,13 @@ class _Watch:
 
 
 @dataclass
-class _Pass(_Totals):
-    """Of one attempt at all boxes; ``left``: blocks that were not counted."""
+class _Pass:
+    """One attempt at all boxes: what the listeners are to be told; ``left``: blocks that were not counted."""
 
+    tally: Tally
+    accesses: list[tuple[Access, int, bool]] = field(default_factory=list)
+    branches: list[Branch] = field(default_factory=list)
+    caveats: set[str] = field(default_factory=set)
     boxes: int = 0
     left: Array = field(default_factory=lambda: np.zeros(0, np.int64))
 

@@ -97,6 +97,13 @@ def make(dtype: Any, c: int, parts: Parts, slack: tuple[int, int] = (0, 0)) -> A
     return Sep(kind, c, (kept[0], kept[1], kept[2], kept[3]), slack)
 
 
+def along(dtype: Any, axis: int, numbers: Array) -> Any:
+    """A value that depends on one axis alone (0 the thread's, 1 to 3 the blocks' x, y and z)."""
+    parts: list[Part | None] = [None] * (1 + AXES)
+    parts[axis] = Part(numbers.astype(np.int64))
+    return make(dtype, 0, (parts[0], parts[1], parts[2], parts[3]))
+
+
 def known_to_be(dtype: Any) -> Sep:
     """A value of which nothing is known."""
     kind = np.dtype(dtype)
@@ -162,6 +169,12 @@ class Sep(Symbolic):
     @property
     def exact(self) -> bool:
         return self.slack == (0, 0)
+
+    @property
+    def only_axis(self) -> int | None:
+        """The axis that the value depends on if it is one alone and the value is known, as in :func:`along`."""
+        used = [axis for axis, part in enumerate(self.parts) if part is not None]
+        return used[0] if self.exact and len(used) == 1 else None
 
     # -- types -----------------------------------------------------------------------------------------------------
     def canonical(self) -> Sep:
