@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,18 @@ class Kernel:
             )
         return shape, threads
 
+    def prepare(self, grid: Any, block: Any, args: Sequence[Any], shared_bytes: int = 0) -> Prepared:
+        """A launch with its device memory, checked and ready to be executed in whole or in part.  Raises UsageError."""
+        shape, threads = self._check(grid, block, shared_bytes)
+        function, module = self.function, self.module
+        memory = DeviceMemory(module.memory_base)
+        variables = module.add_variables(memory)
+        bound = place(function, args, memory)
+        memory.build()
+        local_bytes = self._local_bytes()
+        banks = self._banks(shape, threads, bound.parameters, local_bytes)
+        return Prepared(self, shape, threads, int(shared_bytes), memory, bound, variables, banks, module.runtime(function))
+
     def _run(
         self,
         grid: Any,
@@ -179,32 +192,14 @@ class Kernel:
         listeners: tuple[Listener, ...],
         progress: Progress | None,
     ) -> Result:
-        shape, threads = self._check(grid, block, shared_bytes)
-        function, module = self.function, self.module
-        memory = DeviceMemory(module.memory_base)
-        variables = module.add_variables(memory)
-        bound = place(function, args, memory)
-        memory.build()
-        local_bytes = self._local_bytes()
-        static_end = -(-(function.shared_reserved + function.shared_static) // 16) * 16
+        ready = self.prepare(grid, block, args, shared_bytes)
+        shape, threads, memory, bound = ready.grid, ready.block, ready.memory, ready.bound
+        function, module, runtime = self.function, self.module, ready.runtime
         collector, sampler = Collector(self.program), PatternSampler(self.program)
-        banks = self._banks(shape, threads, bound.parameters, local_bytes)
-        runtime = module.runtime(function)
+        hearing = (collector, sampler, *listeners)
 
         def engine_of(kind: type[Engine], compiled: Compiled) -> Engine:
-            return kind(
-                compiled,
-                shape,
-                threads,
-                memory,
-                banks,
-                shared_bytes=-(-(static_end + int(shared_bytes)) // 16) * 16,
-                shared_start=function.shared_reserved,
-                local_bytes=local_bytes,
-                listeners=(collector, sampler, *listeners),
-                chunk_threads=chunk_size(function.registers),
-                runtime=runtime,
-            )
+            return ready.engine(kind, compiled, hearing)
 
         _tell(listeners, "started")
         path, executed = "full execution", shape[0] * shape[1] * shape[2]
@@ -218,7 +213,7 @@ class Kernel:
             uncertain, path, executed = counter.caveats, counter.path.sentence(), counter.path.executed
         if write_back:
             bound.write_back(memory)
-            module.keep_variables(memory, variables)
+            module.keep_variables(memory, ready.variables)
         facts = self.facts(shape, threads, int(shared_bytes))
         caveats = frozenset(uncertain | runtime.caveats)
         done = Finished(
@@ -270,6 +265,45 @@ class Kernel:
         zero[base : base + len(parameters)] = parameters
         banks[0] = bytes(zero)
         return banks
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A launch whose arguments lie in simulated device memory.  ``shared_bytes``: dynamic ones."""
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    memory: DeviceMemory
+    bound: Any
+    variables: Any
+    banks: dict[int, bytes]
+    runtime: Runtime
+
+    def engine(
+        self,
+        kind: type[Engine],
+        compiled: Compiled,
+        listeners: tuple[Listener, ...] = (),
+        chunk_threads: int | None = None,
+    ) -> Engine:
+        """An engine for it; ``chunk_threads``: threads that execute together, as suits the caches if None."""
+        function = self.kernel.function
+        static_end = -(-(function.shared_reserved + function.shared_static) // 16) * 16
+        return kind(
+            compiled,
+            self.grid,
+            self.block,
+            self.memory,
+            self.banks,
+            shared_bytes=-(-(static_end + self.shared_bytes) // 16) * 16,
+            shared_start=function.shared_reserved,
+            local_bytes=self.kernel._local_bytes(),
+            listeners=listeners,
+            chunk_threads=chunk_size(function.registers) if chunk_threads is None else chunk_threads,
+            runtime=self.runtime,
+        )
 
 
 class Module(Mapping[str, Kernel]):

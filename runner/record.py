@@ -59,6 +59,22 @@ METRICS = [
     f"{_SASS}branch_targets_threads_divergent.sum",
 ]  # fmt: skip
 
+# what the memory hierarchy moved and what warps waited for: plain hardware counters, which vary between runs
+_STALLS = (
+    "barrier", "branch_resolving", "dispatch_stall", "drain", "imc_miss", "lg_throttle", "long_scoreboard",
+    "math_pipe_throttle", "membar", "mio_throttle", "no_instruction", "not_selected", "selected", "short_scoreboard",
+    "sleeping", "tex_throttle", "wait",
+)  # fmt: skip
+HARDWARE = [
+    "gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum", "lts__t_sectors_srcunit_tex.sum",
+    "lts__t_sectors_srcunit_tex_lookup_hit.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum", "l1tex__data_pipe_lsu_wavefronts.sum",
+]  # fmt: skip
+STALLS = [
+    "gpu__time_duration.sum", "sm__warps_active.sum", "sm__cycles_active.sum",
+    *(f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio" for reason in _STALLS),
+]  # fmt: skip
+
 # per-instruction columns of the source page: header in the CSV -> short name in the recording
 COLUMNS = {
     "Instructions Executed": "executed",
@@ -86,6 +102,12 @@ def number(text: str) -> int:
     return 0 if text in ("", "-", "n/a") else int(float(text))
 
 
+def fraction(text: str) -> float:
+    """A cell that may hold a fraction; empty and "-" cells are 0."""
+    text = text.replace(",", "")
+    return 0.0 if text in ("", "-", "n/a") else float(text)
+
+
 def quoted(text: str) -> Iterable[str]:
     """The CSV lines among ncu's messages."""
     return (line for line in text.splitlines() if line.startswith('"'))
@@ -100,6 +122,8 @@ def parse_raw(text: str) -> list[dict[str, Any]]:
         for name, value in row.items():
             if name in METRICS:
                 metrics[name] = number(value)
+            elif name in HARDWARE or name in STALLS:
+                metrics[name] = fraction(value)
             elif name.startswith("launch__"):
                 metrics[name] = value
         launches.append({"kernel": row["Kernel Name"], "metrics": metrics})
@@ -185,6 +209,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("plan", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--no-source", action="store_true", help="totals only")
+    parser.add_argument("--hardware", action="store_true", help="bytes moved and L1 and L2 hits, caches flushed")
+    parser.add_argument("--stalls", action="store_true", help="what warps waited for, caches flushed")
     parser.add_argument("--launch-only", action="store_true", help="launch__ metrics only")
     parser.add_argument("--results-only", action="store_true", help="digests of the results, no counters")
     parser.add_argument("--values", action="store_true", help="the results themselves (OUT.npz.xz), no counters")
@@ -192,21 +218,27 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     replay = [sys.executable, str(Path(__file__).with_name("replay.py")), str(options.plan)]
     plan = json.loads(options.plan.read_text())
+    plain = options.hardware or options.stalls
     if options.values:
         record_values(options, plan, replay)
         return 0
     with tempfile.TemporaryDirectory() as scratch:
         results = Path(scratch) / "results.json"
-        run([*replay, "--results", str(results)])
+        if plain:
+            results.write_text("{}")
+        else:
+            run([*replay, "--results", str(results)])
         if options.results_only:
             digests = json.loads(results.read_text())
             recorded = [{"id": launch["id"], "results": digests[launch["id"]]} for launch in plan["launches"]]
             write_recording(options, plan, recorded, "replay only")
             return 0
         report = str(Path(scratch) / "report")
-        base = ["ncu", "--clock-control", "none", "--cache-control", "none"]
+        base = ["ncu", "--clock-control", "none", "--cache-control", "all" if plain else "none"]
         wanted = ["--section", "LaunchStats", "--section", "Occupancy"]
-        if not options.launch_only:
+        if plain:
+            wanted = ["--metrics", ",".join(HARDWARE * options.hardware + STALLS * options.stalls)]
+        elif not options.launch_only:
             names = METRICS + ([] if options.no_source else SOURCE_METRICS)
             wanted += ["--metrics", ",".join(names)]
             if not options.no_source:
@@ -215,7 +247,7 @@ def main(arguments: list[str] | None = None) -> int:
         printing = ["ncu", "--import", f"{report}.ncu-rep", "--csv", "--print-units", "base"]
         launches = parse_raw(run([*printing, "--page", "raw"]))
         tables: list[dict[str, Any]] = []
-        if not options.no_source and not options.launch_only:
+        if not (options.no_source or options.launch_only or plain):
             page = run([*printing, "--page", "source"])
             tables = parse_source(page)
             if options.keep_page is not None:
@@ -231,7 +263,7 @@ def main(arguments: list[str] | None = None) -> int:
             entry["instructions"] = columns_of(table)
             entry["count"] = len(table["rows"])
         recorded.append(entry)
-    command = "ncu --clock-control none --cache-control none " + " ".join(wanted[:4]) + " --metrics ..."
+    command = " ".join(base) + " " + " ".join(wanted[:4]) + " --metrics ..."
     write_recording(options, plan, recorded, command)
     return 0
 

@@ -121,6 +121,7 @@ class Engine:
         runtime: Runtime | None = None,
     ) -> None:
         self.runtime = runtime or Runtime()
+        self.log: Callable[[int], None] | None = None  # told of every basic block that is issued
         self.compiled, self.program = compiled, compiled.program
         self.listeners = listeners
         self.constants = {k: np.frombuffer(v + b"\0" * 8, np.uint8) for k, v in constants.items()}
@@ -336,6 +337,8 @@ class Engine:
                 continue
             if number in self.serial:
                 self.flow.restrict_to_first_warp(address)
+            if self.log is not None:
+                self.log(number)
             warps[number] += chunk.warp_count
             lanes[number] += chunk.lane_count
             chunk.ticks += len(block)

@@ -1,0 +1,537 @@
+"""The inner loop of the pipeline model: one SM, warp instruction by warp instruction.  Compiled by numba.
+
+Four schedulers issue one instruction a cycle each; a warp's next instruction is ready when its stall count has passed
+and the scoreboards of its wait mask are clear.  Everything that the schedulers share is a server with a rate: the
+load/store unit, the way to L2, L2's and DRAM's share of one SM.  A server's queue of limited depth holds warps back.
+Times are in cycles of the SM's clock.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+try:
+    from numba import njit
+except ImportError:  # the extra ``timing`` is not installed; only tiny kernels are worth running like this
+
+    def njit(*_: Any, **__: Any) -> Any:  # type: ignore[no-redef]
+        """Leave the function as it is."""
+        return lambda function: function
+
+
+Array = np.ndarray[Any, Any]
+
+# parameters of the core, by place; the profile's constants of the same names (see predict.parameters)
+PARAMETERS = (
+    "schedulers", "latency_l1", "latency_l2", "latency_dram", "lsu_queue", "l2_queue", "dram_queue", "cost_tag",
+    "cost_l2_sector", "cost_l2_line", "cost_l2_write_sector", "cost_l2_write_line", "cost_dram_read",
+    "cost_dram_write", "cost_dram_isolated", "cost_barrier", "cost_branch", "block_interval", "block_gap",
+    "block_start", "cost_atomic_sector", "cost_constant_word", "warp_start", "lsu_delay", "cost_predicated_off",
+    "cost_shared_atomic", "write_back", "store_drain", "l2_hit_rate", "cost_lsu_issue", "l2_window",
+    "cost_store_extra", "cost_red_lane", "dram_load", "dram_load_time", "dram_load_most",
+    "out_queue",
+)  # fmt: skip
+(P_SCHEDULERS, P_LAT_L1, P_LAT_L2, P_LAT_DRAM, P_LSU_QUEUE, P_L2_QUEUE, P_DRAM_QUEUE, P_TAG, P_L2_SECTOR, P_L2_LINE,
+ P_L2_WSECTOR, P_L2_WLINE, P_DRAM_READ, P_DRAM_WRITE, P_DRAM_ISOLATED, P_BARRIER, P_BRANCH, P_INTERVAL, P_GAP, P_START,
+ P_ATOMIC, P_CONSTANT, P_WARP_START, P_LSU_DELAY, P_OFF, P_SHARED_ATOMIC, P_WRITE_BACK, P_DRAIN, P_HIT_RATE,
+ P_LSU_ISSUE, P_L2_WINDOW, P_STORE_EXTRA, P_RED, P_LOAD, P_LOAD_TIME, P_LOAD_MOST, P_OUT_QUEUE) = range(len(PARAMETERS))  # fmt: skip
+
+UNITS = ("issue", "lsu", "l2_read", "dram", "fma", "alu", "xu", "fp64", "tensor", "barrier", "constant", "uniform",
+         "l2_write")  # fmt: skip
+(U_ISSUE, U_LSU, U_L2, U_DRAM, U_FMA, U_ALU, U_XU, U_FP64, U_TENSOR, U_BARRIER, U_CONSTANT, U_UNIFORM,
+ U_L2_WRITE) = range(13)  # fmt: skip
+COUNTS = ("l1_hits", "l2_reads", "dram_read", "l2_writes", "dram_write")
+WAITS = ("long_scoreboard", "short_scoreboard", "barrier", "math_pipe", "lsu_queue", "fixed", "not_selected",
+         "selected", "branch")  # fmt: skip
+NEVER = 1e30
+
+
+@njit(cache=True)
+def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everything in registers
+    stall, write, read, wait, kind, pipe, cost, latency, data, extra, slots_used,
+    start, ops, accesses, warps, traced,
+    r_waves, r_space, r_first, r_count, r_serial, lines, sectors,
+    dram_share, blocks, resident, p, l1_sets, l1_ways, seen_bits,
+    begin, end, busy, counts, waits,
+):  # fmt: skip
+    """Run ``blocks`` blocks (the ``traced`` ones over and over), ``resident`` at a time.
+
+    ``begin``, ``end``: filled with every block's times.  ``busy``, ``counts``, ``waits``: see UNITS, COUNTS and WAITS.
+    Returns the number of instructions issued, or -1 where warps wait for one another for ever.
+    """
+    schedulers = int(p[P_SCHEDULERS])
+    slots = resident * warps
+    position = np.zeros(slots, np.int64)
+    last = np.zeros(slots, np.int64)
+    ready = np.full(slots, NEVER)
+    reason = np.zeros(slots, np.int64)  # why it is not ready earlier, as WAITS
+    since = np.zeros(slots)
+    board = np.zeros((slots, 6))
+    long_board = np.zeros((slots, 6), np.int8)
+    group = np.zeros((slots, 8))  # when the latest groups of asynchronous copies are there
+    groups = np.zeros(slots, np.int64)
+    copying = np.zeros(slots)
+    stores = np.zeros(resident)
+    living = np.zeros(resident, np.int64)
+    arrived = np.zeros((resident, 16), np.int64)
+    arrival = np.zeros((resident, 16))
+    waiting = np.full(slots, -1, np.int64)  # the barrier that a warp waits at
+    which = np.full(resident, -1, np.int64)  # the block in a slot
+    shift = np.zeros(resident, np.int64)
+    free = np.zeros(schedulers)
+    pipes = np.zeros((schedulers, 9))
+    half = np.zeros((schedulers, 2))
+    candidate = np.full(schedulers, NEVER)
+    chosen = np.full(schedulers, -1, np.int64)
+    stale = np.ones(schedulers, np.int8)
+    tags = np.full((l1_sets, l1_ways), -1, np.int64)
+    valid = np.zeros((l1_sets, l1_ways), np.int8)
+    used = np.zeros((l1_sets, l1_ways))
+    filled = np.zeros((l1_sets, l1_ways))
+    seen = np.full(1 << seen_bits, -1, np.int64)
+    seen_at = np.zeros(1 << seen_bits)
+    seen_there = np.zeros(1 << seen_bits)
+    seen_parts = np.zeros(1 << seen_bits, np.int8)
+    dirty = np.full(1 << seen_bits, -1, np.int64)
+    dirty_at = np.zeros(1 << seen_bits)
+    seen_mask = (1 << seen_bits) - 1
+    owed = np.zeros(len(kind))
+    lsu = 0.0
+    l2 = 0.0  # when the way to and from L2 is free again: reads
+    out = 0.0  # and writes
+    dram = 0.0
+    load = 0.0  # DRAM's recent utilisation, and when it was that
+    load_at = 0.0
+    bar = 0.0
+    constant = 0.0
+    launcher = 0.0
+    moved = 0.0  # bytes of this SM through L2 so far
+    launched = 0
+    finished = 0
+    issued = 0
+    span = np.int64(1) << 50
+    for b in range(min(resident, blocks)):
+        t = launcher + p[P_START]
+        launcher += p[P_INTERVAL]
+        which[b] = launched
+        living[b] = warps
+        shift[b] = 0
+        begin[launched] = t
+        for w in range(warps):
+            s = b * warps + w
+            k = (launched % traced) * warps + w
+            position[s], last[s] = start[k], start[k + 1]
+            ready[s] = t + w * p[P_WARP_START]
+            since[s] = t
+        launched += 1
+    while finished < blocks:
+        # -- the scheduler that issues next ----------------------------------------------------------------------------
+        best = -1
+        soonest = NEVER
+        for q in range(schedulers):
+            if stale[q]:
+                c_time = NEVER
+                c_since = NEVER
+                c_warp = -1
+                for s in range(q, slots, schedulers):
+                    t = ready[s]
+                    if t >= NEVER:
+                        continue
+                    if t < free[q]:
+                        t = free[q]
+                    if t > c_time:
+                        continue
+                    i = ops[position[s]]
+                    g = kind[i]
+                    if g == 1:
+                        f = pipe[i]
+                        if f == 1:
+                            x = min(half[q, 0], half[q, 1])
+                        elif f == 2:
+                            x = half[q, 0]
+                        else:
+                            x = pipes[q, f]
+                        if x > t:
+                            t = x
+                    elif g == 2 or g == 3 or g == 4 or g == 5 or g == 6 or g == 10 or g == 12:
+                        x = lsu - p[P_LSU_QUEUE]
+                        if x > t:
+                            t = x
+                        if pipes[q, 0] > t:
+                            t = pipes[q, 0]
+                    if t < c_time or (t == c_time and since[s] < c_since):
+                        c_time = t
+                        c_since = since[s]
+                        c_warp = s
+                candidate[q], chosen[q] = c_time, c_warp
+                stale[q] = 0
+            if candidate[q] < soonest:
+                soonest = candidate[q]
+                best = q
+        if best < 0:
+            return -1
+        q = best
+        s = chosen[q]
+        now = candidate[q]
+        i = ops[position[s]]
+        g = kind[i]
+        if g == 2 or g == 3 or g == 4 or g == 5 or g == 6 or g == 10 or g == 12:
+            x = lsu - p[P_LSU_QUEUE]
+            if x > now + 1e-9:  # the queue has grown since
+                stale[q] = 1
+                continue
+        stale[q] = 1
+        free[q] = now + slots_used[i]
+        issued += 1
+        busy[U_ISSUE] += 1.0
+        waits[7] += 1.0
+        t_ready = max(since[s], ready[s])
+        waits[reason[s]] += max(0.0, t_ready - since[s])
+        gap = now - t_ready
+        if gap > 0:
+            if g == 1 and pipe[i] > 0 and gap >= 1.0:
+                waits[3] += gap
+            elif g >= 2 and g <= 12 and g != 7 and g != 8 and g != 9 and lsu - p[P_LSU_QUEUE] >= now - 1e-9:
+                waits[4] += gap
+            else:
+                waits[6] += gap
+        done = now + stall[i]
+        b = s // warps
+        r = accesses[position[s]]
+        finish = now
+        freed = now
+        slow = 0
+        position[s] += 1
+        ended = position[s] >= last[s]
+        extra_delay = 0.0
+        if g == 1:
+            f = pipe[i]
+            if f == 1:
+                h = 0 if half[q, 0] < half[q, 1] else 1
+                half[q, h] = max(now, half[q, h]) + 2.0 * cost[i]
+                busy[U_FMA] += cost[i]
+            elif f == 2:
+                half[q, 0] = max(now, half[q, 0]) + cost[i]
+                busy[U_FMA] += cost[i] / 2.0
+            elif f > 0:
+                pipes[q, f] = now + cost[i]
+                if f == 3:
+                    busy[U_ALU] += cost[i]
+                elif f == 4:
+                    busy[U_XU] += cost[i]
+                elif f == 5:
+                    busy[U_FP64] += cost[i]
+                elif f == 6:
+                    busy[U_UNIFORM] += cost[i]
+                elif f == 7:
+                    busy[U_TENSOR] += cost[i]
+            finish = now + latency[i]
+            freed = now + 2.0
+        elif g == 2 or g == 10:
+            begun = max(now + p[P_LSU_DELAY], lsu)
+            c = p[P_OFF]
+            if g == 10:
+                c = cost[i]
+            elif r >= 0:
+                c = max(float(r_waves[r]), data[i])
+            lsu = begun + c
+            busy[U_LSU] += c
+            pipes[q, 0] = now + p[P_LSU_ISSUE]
+            finish = begun + c - 1.0 + latency[i] - p[P_LSU_DELAY]
+            freed = begun + c
+        elif g == 11:
+            c = cost[i]
+            if r >= 0:
+                c += p[P_CONSTANT] * (r_waves[r] - 1)
+                constant = max(constant, now) + p[P_CONSTANT] * r_waves[r]
+                busy[U_CONSTANT] += p[P_CONSTANT] * r_waves[r]
+                finish = constant + latency[i]
+            else:
+                finish = now + latency[i]
+        elif g == 3 or g == 4 or g == 5 or g == 6 or g == 12:
+            begun = max(now + p[P_LSU_DELAY], lsu)
+            pipes[q, 0] = now + p[P_LSU_ISSUE]
+            finish = begun
+            if r < 0 or r_space[r] == 0:
+                c = p[P_OFF] if r < 0 else float(r_waves[r])
+                lsu = begun + c
+                busy[U_LSU] += c
+                finish = begun + c + 23.0
+                freed = lsu
+            else:
+                n = r_count[r]
+                c = max(n * p[P_TAG], data[i])
+                if g == 4:
+                    c = max(n * p[P_TAG], data[i] + p[P_STORE_EXTRA])
+                elif g == 5:
+                    c = max(n * p[P_TAG], p[P_RED] * r_serial[r])
+                lsu = begun + c
+                busy[U_LSU] += c
+                freed = lsu
+                step = c / n
+                finish = begun + c
+                for k in range(n):
+                    line = lines[r_first[r] + k] + shift[b]
+                    bits = sectors[r_first[r] + k]
+                    at = begun + step * k
+                    bank = (line ^ (line >> 7) ^ (line >> 15)) % l1_sets
+                    way = -1
+                    for x in range(l1_ways):
+                        if tags[bank, x] == line:
+                            way = x
+                            break
+                    count = (bits & 1) + (bits >> 1 & 1) + (bits >> 2 & 1) + (bits >> 3 & 1)
+                    if g == 3 or g == 12 or (g == 6 and extra[i] == 0):
+                        missing = bits
+                        if way >= 0:
+                            missing = bits & ~valid[bank, way]
+                        if missing == 0:
+                            counts[0] += count
+                            used[bank, way] = at
+                            there = max(at + latency[i] - p[P_LSU_DELAY], filled[bank, way])
+                            if filled[bank, way] > at + latency[i]:
+                                slow = 1
+                            if there > finish:
+                                finish = there
+                            continue
+                        need = (missing & 1) + (missing >> 1 & 1) + (missing >> 2 & 1) + (missing >> 3 & 1)
+                        counts[0] += count - need
+                        if way < 0:
+                            way = 0
+                            for x in range(1, l1_ways):
+                                if used[bank, x] < used[bank, way]:
+                                    way = x
+                            tags[bank, way] = line
+                            valid[bank, way] = 0
+                            filled[bank, way] = 0.0
+                        counts[1] += need
+                        u = max(need * p[P_L2_SECTOR], p[P_L2_LINE])
+                        sent = max(at, l2)
+                        l2 = sent + u
+                        busy[U_L2] += u
+                        moved += need * 32.0
+                        there = l2 + p[P_LAT_L2]
+                        slot = (line ^ (line >> 11) ^ (line >> 23)) & seen_mask
+                        if g != 6:
+                            if seen[slot] != line or moved - seen_at[slot] > p[P_L2_WINDOW]:
+                                seen[slot] = line
+                                seen_parts[slot] = 0
+                                seen_there[slot] = 0.0
+                            elif seen_there[slot] > there:
+                                there = seen_there[slot]  # fetched by another warp, on its way
+                            seen_at[slot] = moved
+                            unseen = missing & ~seen_parts[slot]
+                            if unseen:
+                                low = 1 if unseen & 3 else 0
+                                high = 1 if unseen & 12 else 0
+                                seen_parts[slot] |= 3 * low + 12 * high  # DRAM is read in 64 bytes
+                                owed[i] += dram_share[i]
+                                if owed[i] >= 1.0:
+                                    owed[i] -= 1.0
+                                    if low + high == 2:
+                                        u = 2.0 * p[P_DRAM_READ]
+                                    else:
+                                        u = p[P_DRAM_READ] * p[P_DRAM_ISOLATED]
+                                    dram = max(dram, sent) + u
+                                    busy[U_DRAM] += u
+                                    counts[2] += 2.0 * (low + high)
+                                    if sent > load_at:
+                                        load *= np.exp((load_at - sent) / p[P_LOAD_TIME])
+                                        load_at = sent
+                                    load += u / p[P_LOAD_TIME]
+                                    rho = min(load, p[P_LOAD_MOST])
+                                    there = max(there, dram + p[P_LAT_DRAM] + p[P_LOAD] * rho / (1.0 - rho))
+                                    seen_there[slot] = there
+                        valid[bank, way] |= missing
+                        used[bank, way] = at
+                        if there > filled[bank, way]:
+                            filled[bank, way] = there
+                        if there > finish:
+                            finish = there
+                        slow = 1
+                    elif g == 6:
+                        if way < 0:
+                            way = 0
+                            for x in range(1, l1_ways):
+                                if used[bank, x] < used[bank, way]:
+                                    way = x
+                            tags[bank, way] = line
+                            valid[bank, way] = 0
+                            filled[bank, way] = at
+                        valid[bank, way] |= bits
+                        used[bank, way] = at
+                        u = max(count * p[P_L2_WSECTOR], p[P_L2_WLINE])
+                        sent = max(at, out)
+                        out = sent + u
+                        busy[U_L2_WRITE] += u
+                        counts[3] += count
+                        if out > stores[b]:
+                            stores[b] = out
+                    else:
+                        sent = max(at, out)
+                        if g == 5:
+                            u = p[P_ATOMIC] * r_serial[r] / n
+                        else:
+                            u = max(count * p[P_L2_WSECTOR], p[P_L2_WLINE])
+                        out = sent + u
+                        busy[U_L2_WRITE] += u
+                        counts[3] += count
+                        moved += count * 32.0
+                        if g == 4:
+                            slot = (line ^ (line >> 11) ^ (line >> 23)) & seen_mask
+                            if dirty[slot] != line or moved - dirty_at[slot] > p[P_L2_WINDOW]:
+                                low = 1 if bits & 3 else 0
+                                high = 1 if bits & 12 else 0
+                                u = (low + high) * p[P_DRAM_WRITE] * p[P_WRITE_BACK] * min(1.0, count / 2.0)
+                                dram = max(dram, sent) + u
+                                busy[U_DRAM] += u
+                                if sent > load_at:
+                                    load *= np.exp((load_at - sent) / p[P_LOAD_TIME])
+                                    load_at = sent
+                                load += u / p[P_LOAD_TIME]
+                                counts[4] += count * p[P_WRITE_BACK]
+                            dirty[slot] = line
+                            dirty_at[slot] = moved
+                            if seen[slot] != line:
+                                seen[slot] = line
+                                seen_parts[slot] = 0
+                                seen_there[slot] = 0.0
+                            seen_at[slot] = moved
+                            seen_parts[slot] |= bits
+                            if way < 0:
+                                way = 0
+                                for x in range(1, l1_ways):
+                                    if used[bank, x] < used[bank, way]:
+                                        way = x
+                                tags[bank, way] = line
+                                valid[bank, way] = 0
+                                filled[bank, way] = at
+                            valid[bank, way] |= bits
+                            used[bank, way] = at
+                        else:
+                            slow = 1
+                            there = out + latency[i] - p[P_LSU_DELAY]
+                            if there > finish:
+                                finish = there
+                        if out > stores[b]:
+                            stores[b] = out
+                # what has been sent on waits in queues of limited depth
+                if dram - p[P_DRAM_QUEUE] > l2:
+                    l2 = dram - p[P_DRAM_QUEUE]
+                if dram - p[P_DRAM_QUEUE] > out:
+                    out = dram - p[P_DRAM_QUEUE]
+                if l2 - p[P_L2_QUEUE] > lsu:
+                    lsu = l2 - p[P_L2_QUEUE]
+                if out - p[P_OUT_QUEUE] > lsu:
+                    lsu = out - p[P_OUT_QUEUE]
+            if g == 12:
+                copying[s] = max(copying[s], finish)
+        elif g == 7:
+            bar = max(bar, now) + p[P_BARRIER]
+            busy[U_BARRIER] += p[P_BARRIER]
+            n = 0
+            arrived[b, n] += 1
+            arrival[b, n] = max(arrival[b, n], bar)
+            if data[i] == 0.0:
+                waiting[s] = n
+        elif g == 8:
+            extra_delay = p[P_BRANCH]
+        elif g == 13:
+            extra_delay = latency[i]
+        elif g == 14:
+            groups[s] += 1
+            group[s, groups[s] & 7] = copying[s]
+            finish = copying[s]
+            slow = 1
+        elif g == 15:
+            k = groups[s] - extra[i]
+            if k > 0:
+                done = max(done, group[s, k & 7])
+        elif g == 16:
+            finish = now + latency[i]
+        k = write[i]
+        if k >= 0:
+            board[s, k] = max(board[s, k], finish)
+            long_board[s, k] = slow
+        k = read[i]
+        if k >= 0:
+            board[s, k] = max(board[s, k], freed)
+            long_board[s, k] = 0
+        if ended:
+            ready[s] = NEVER
+            waiting[s] = -1
+            living[b] -= 1
+            if living[b] == 0:
+                number = which[b]
+                over = max(now, stores[b] + p[P_DRAIN]) if stores[b] > 0 else now
+                end[number] = over
+                finished += 1
+                stores[b] = 0.0
+                for k in range(16):
+                    arrived[b, k] = 0
+                    arrival[b, k] = 0.0
+                which[b] = -1
+                if launched < blocks:
+                    launcher = max(launcher, over + p[P_GAP])
+                    t = launcher + p[P_START]
+                    launcher += p[P_INTERVAL]
+                    which[b] = launched
+                    living[b] = warps
+                    shift[b] = (launched // traced) * span
+                    begin[launched] = t
+                    for w in range(warps):
+                        z = b * warps + w
+                        k = (launched % traced) * warps + w
+                        position[z], last[z] = start[k], start[k + 1]
+                        ready[z] = t + w * p[P_WARP_START]
+                        since[z] = ready[z]
+                        reason[z] = 5
+                        for x in range(6):
+                            board[z, x] = 0.0
+                        copying[z] = 0.0
+                        groups[z] = 0
+                        for x in range(8):
+                            group[z, x] = 0.0
+                    launched += 1
+                    for x in range(schedulers):
+                        stale[x] = 1
+        elif waiting[s] >= 0:
+            ready[s] = NEVER
+        else:
+            nxt = wait[ops[position[s]]]
+            t = done + extra_delay
+            why = 5 if extra_delay == 0.0 else 8
+            if nxt:
+                for k in range(6):
+                    if nxt >> k & 1 and board[s, k] > t:
+                        t = board[s, k]
+                        why = 0 if long_board[s, k] else 1
+            ready[s] = t
+            since[s] = now + 1.0
+            reason[s] = why
+        # -- a barrier that all have reached ---------------------------------------------------------------------------
+        if (g == 7 or ended) and which[b] >= 0 and arrived[b, 0] > 0:
+            needed = living[b]
+            if extra[i] > 0 and g == 7:
+                needed = min(needed, (extra[i] + 31) // 32)
+            if arrived[b, 0] >= needed:
+                free_at = arrival[b, 0] + latency[i] if g == 7 else arrival[b, 0]
+                arrived[b, 0] = 0
+                arrival[b, 0] = 0.0
+                for w in range(warps):
+                    z = b * warps + w
+                    if waiting[z] >= 0:
+                        waiting[z] = -1
+                        nxt = wait[ops[position[z]]]
+                        t = free_at
+                        for k in range(6):
+                            if nxt >> k & 1 and board[z, k] > t:
+                                t = board[z, k]
+                        ready[z] = t
+                        reason[z] = 2
+                        since[z] = now + 1.0
+                for x in range(schedulers):
+                    stale[x] = 1
+    return issued

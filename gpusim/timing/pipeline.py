@@ -1,0 +1,252 @@
+"""The pipeline model: follow one SM's blocks, run them through the core, extrapolate to the whole grid."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpusim.machine.limits import Occupancy, occupancy
+from gpusim.timing import core
+from gpusim.timing.codes import codes_of
+from gpusim.timing.profile import Profile
+from gpusim.timing.streams import Streams
+from gpusim.timing.tracing import Sharing, follow, sharing
+
+Array = np.ndarray[Any, Any]
+LINE = 128
+L1_WAYS = 16
+MOST_ISSUED = 3_000_000  # warp instructions that are simulated, about
+MOST_FOLLOWED = 6_000_000  # of a wave's blocks
+WAVES = 7
+SEEN_BITS = 18
+
+
+@dataclass
+class Followed:
+    """What is known of a launch before any time is: the blocks of one SM, and what they share with the others."""
+
+    streams: Streams
+    sharing: Sharing
+    occupancy: Occupancy
+    codes_program: Any
+    blocks: int  # of the whole grid
+    warps: int  # a block
+    threads: int
+    resident: int
+    waves: int
+
+
+@dataclass
+class Simulation:
+    """What the core found, in cycles; ``blocks`` were simulated of ``share`` that one SM executes."""
+
+    cycles: float
+    begin: Array
+    end: Array
+    busy: dict[str, float]
+    counts: dict[str, float]
+    waits: dict[str, float]
+    issued: int
+    blocks: int
+    share: float
+    footprint: float
+    loaded: float
+    stored: float
+
+
+def occupancy_of(ready: Any) -> Occupancy:
+    """Theoretical occupancy of a prepared launch."""
+    function = ready.kernel.function
+    x, y, z = ready.block
+    return occupancy(
+        ready.kernel.module.cubin.arch, x * y * z, function.registers, function.shared_static + ready.shared_bytes,
+        max(1, function.barriers or 1),
+    )  # fmt: skip
+
+
+def parameters(profile: Profile, sms: int, threads: int, memory: Memory) -> Array:
+    """The core's parameters; rates of the whole chip are shared by the ``sms`` SMs that have work."""
+    c = profile.values
+    per_second = profile["sm_clock"] * 1e6
+    values = {name: c.get(name, 0.0) for name in core.PARAMETERS}
+    sector = 32.0 * sms * per_second
+    values["cost_l2_sector"] = max(c["cost_l2_sector_port"], sector / c["l2_read_bandwidth"])
+    values["cost_l2_write_sector"] = max(c["cost_l2_write_sector_port"], sector / c["l2_write_bandwidth"])
+    values["cost_l2_line"] = c["cost_l2_line"] * sms / c["sms"]
+    values["cost_l2_write_line"] = c["cost_l2_write_line"] * sms / c["sms"]
+    values["cost_dram_read"] = 2 * sector / c["dram_read_bandwidth"]
+    values["cost_dram_write"] = 2 * sector / c["dram_write_bandwidth"]
+    values["latency_l2"] = c["latency_l2"] - c["lsu_delay"]
+    values["latency_dram"] = c["latency_dram"] - c["lsu_delay"]
+    values["write_back"] = memory.write_back
+    values["block_interval"] = c["block_interval"] * sms * (1.0 if threads <= 512 else c["block_interval_large"])
+    values["l2_window"] = c["l2_bytes"] * c["l2_usable"] / sms
+    return np.array([values[name] for name in core.PARAMETERS])
+
+
+def blocks_of(total: int, sms: int, count: int) -> Array:
+    """Linear numbers of the first ``count`` blocks of an SM in the middle: blocks go to the SMs in turn."""
+    first = min(total - 1, sms - 1) // 2 if total > sms else min(total - 1, (total - 1) // 2)
+    numbers = first + sms * np.arange(count, dtype=np.int64)
+    return numbers[numbers < total]
+
+
+def follow_launch(ready: Any, sms: int) -> Followed:
+    """Follow the blocks of one SM of a prepared launch."""
+    total = ready.grid[0] * ready.grid[1] * ready.grid[2]
+    threads = ready.block[0] * ready.block[1] * ready.block[2]
+    occ = occupancy_of(ready)
+    most = max(1, math.ceil(total / sms))
+    resident = min(occ.blocks, most)
+    shared = sharing(ready, resident, sms)
+    streams = follow(ready, blocks_of(total, sms, resident), MOST_FOLLOWED)
+    waves = 1
+    if most > resident and streams.issued * 2 <= MOST_ISSUED:
+        waves = max(1, min(WAVES, math.ceil(most / resident), MOST_ISSUED // max(1, streams.issued)))
+        if waves > 1:
+            streams = follow(ready, blocks_of(total, sms, resident * waves))
+    return Followed(
+        streams, shared, occ, ready.kernel.program, total, (threads + 31) // 32, threads, resident, waves
+    )  # fmt: skip
+
+
+def simulate(seen: Followed, profile: Profile, cache: str) -> Simulation:
+    """Simulate a launch that was followed, with L2 "cold" or "hot"."""
+    sms = int(profile["sms"])
+    share = seen.blocks / sms
+    most = max(1, math.ceil(share))
+    streams, resident = seen.streams, seen.resident
+    active = min(sms, seen.blocks)
+    traced = len(streams.numbers)
+    a_wave = max(1, streams.issued // seen.waves)
+    wanted = max(traced, min(most, resident * min(WAVES, max(3, MOST_ISSUED // a_wave))))
+    blocks = min(most, wanted)
+    memory = memory_of(seen, profile, share, active, cache)
+    values = parameters(profile, active, seen.threads, memory)
+    codes = codes_of(seen.codes_program, profile.values)
+    l1 = max(8 * 1024, int(profile["l1_bytes"]) - seen.occupancy.carveout)
+    sets = max(1, l1 // LINE // L1_WAYS)
+    begin, end = np.zeros(blocks), np.zeros(blocks)
+    busy, counts = np.zeros(len(core.UNITS)), np.zeros(len(core.COUNTS))
+    waits = np.zeros(len(core.WAITS))
+    r = streams.records
+    issued = core.simulate(
+        codes.stall, codes.write, codes.read, codes.wait, codes.kind, codes.pipe, codes.cost, codes.latency,
+        codes.data, codes.extra, codes.slots, streams.start, streams.ops, streams.accesses, seen.warps, traced, r.wavefronts,
+        r.space, r.first, r.count, r.serial, r.lines, r.sectors, memory.fresh, blocks, resident, values, sets, L1_WAYS,
+        SEEN_BITS, begin, end, busy, counts, waits,
+    )  # fmt: skip
+    cycles = _extrapolate(end, resident, blocks, share, most) if issued >= 0 else float("nan")
+    cycles = max(cycles, atomic_cycles(seen, profile))
+    used = busy[core.U_DRAM] / max(1.0, float(end.max()))
+    cycles += min(1.0, used) * profile.cycles(memory.dirty / profile["dram_read_bandwidth"])
+    return Simulation(
+        cycles, begin, end, dict(zip(core.UNITS, busy, strict=True)), dict(zip(core.COUNTS, counts, strict=True)),
+        dict(zip(core.WAITS, waits, strict=True)), issued, blocks, share, memory.loaded + memory.stored, memory.loaded,
+        memory.stored,
+    )  # fmt: skip
+
+
+def _extrapolate(end: Array, resident: int, blocks: int, share: float, most: int) -> float:
+    """Cycles to the end of all blocks, by the steady rate of those that were simulated."""
+    last = float(end.max())
+    if blocks >= most:
+        return last
+    ends = np.sort(end)
+    low, high = resident - 1, blocks - resident - 1
+    if high <= low:
+        low, high = 0, blocks - 1
+    steady = (ends[high] - ends[low]) / max(1, high - low) if high > low else last / blocks
+    whole = share if share > 4 * resident else float(most)
+    return last + max(0.0, whole - blocks) * float(steady)
+
+
+@dataclass
+class Memory:
+    """What a launch moves: distinct bytes ``loaded`` and ``stored`` by the whole grid; ``fresh``: by instruction, the
+    share of first fetches that miss L2; ``write_back``: share of stored bytes that are written to DRAM in time; ``dirty``: bytes that L2 must write to make room beyond these."""
+
+    loaded: float
+    stored: float
+    fresh: Array
+    write_back: float
+    dirty: float
+
+
+def memory_of(seen: Followed, profile: Profile, share: float, active: int, cache: str) -> Memory:
+    """Estimate it from one SM's lines and what SMs share."""
+    streams, shared = seen.streams, seen.sharing
+    r = streams.records
+    used = streams.accesses >= 0
+    record, op = streams.accesses[used], streams.ops[used]
+    there = r.space[record] == 1
+    record, op = record[there], op[there]
+    meanings = seen.codes_program.meanings
+    kinds = np.array([getattr(m, "operation", "") in ("store",) for m in meanings])
+    loaded = stored = 0.0
+    waves = max(1.0, share / seen.resident)
+    scale = active * seen.resident / max(1, len(streams.numbers))
+    capacity = profile["l2_bytes"] * profile["l2_usable"]
+    fetched: list[tuple[int, float]] = []
+    known = np.zeros(0, np.int64)
+    for index in np.unique(op):
+        mine = record[op == index]
+        take = np.repeat(r.first[mine], r.count[mine])
+        offset = np.arange(len(take)) - np.repeat(np.cumsum(r.count[mine]) - r.count[mine], r.count[mine])
+        lines = r.lines[take + offset] * 16 + r.sectors[take + offset]
+        distinct = np.unique(lines)
+        distinct = distinct[~np.isin(distinct, known)]
+        known = np.union1d(known, distinct)
+        size = 32.0 * float(sum(((distinct >> k) & 1).sum() for k in range(4)))
+        amount = size * scale * shared.alone[index]
+        fetched.append((int(index), amount))
+    a_wave = sum(amount for _, amount in fetched)
+    kept = min(1.0, capacity / max(1.0, a_wave))
+    for index, amount in fetched:
+        again = min(1.0, shared.again[index] * max(1.0, kept * min(waves - 1, capacity / max(1.0, a_wave))))
+        whole = amount * (1 + (waves - 1) * (1 - min(1.0, shared.again[index])))
+        if kinds[index]:
+            stored += whole
+        else:
+            loaded += whole
+        del again
+    fresh = shared.alone * (1.0 - np.clip(shared.again * kept, 0, 1) * (waves > 1))
+    footprint = loaded + stored
+    if cache == "hot":
+        fresh = fresh * (1.0 - hit_share(profile, footprint))
+    write_back, dirty = 1.0, profile["l2_bytes"] * profile["l2_dirty"]
+    dirty = min(loaded, dirty * loaded / max(1.0, footprint))
+    if cache == "hot":
+        dirty = 0.0
+        write_back = 1.0 - hit_share(profile, footprint)
+    return Memory(loaded, stored, fresh, write_back, dirty)
+
+
+def atomic_cycles(seen: Followed, profile: Profile) -> float:
+    """Cycles that the launch's global atomics need in L2: sectors one after the other, in as many places as there are.
+
+    Addresses are spread over L2's slices in pieces of ``atomic_bytes``; one slice does a pass in ``atomic_pass`` ns.
+    """
+    streams = seen.streams
+    r = streams.records
+    kinds = np.array([getattr(m, "operation", "") in ("atomic", "reduce") for m in seen.codes_program.meanings])
+    used = (streams.accesses >= 0) & kinds[streams.ops]
+    record = streams.accesses[used]
+    record = record[r.space[record] == 1]
+    if not len(record):
+        return 0.0
+    take = np.repeat(r.first[record], r.count[record])
+    offset = np.arange(len(take)) - np.repeat(np.cumsum(r.count[record]) - r.count[record], r.count[record])
+    touched = len(np.unique(r.lines[take + offset])) * LINE
+    passes = float(r.serial[record].sum()) * seen.blocks / max(1, len(streams.numbers))
+    places = max(1.0, min(touched / profile["atomic_bytes"], profile["atomic_places"]))
+    return passes * profile["atomic_pass"] * 1e-9 / places * profile["sm_clock"] * 1e6
+
+
+def hit_share(profile: Profile, footprint: float) -> float:
+    """Share of the bytes of a launch that the launch before it left in L2."""
+    low, high = profile["l2_bytes"] * profile["hot_whole"], profile["l2_bytes"] * profile["hot_none"]
+    return float(np.clip((high - footprint) / (high - low), 0.0, 1.0))
