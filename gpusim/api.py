@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpusim.arguments import place
 from gpusim.counters.collect import Collector
@@ -35,6 +35,9 @@ from gpusim.toolchain import (
     load_image,
     parse_cubin,
 )
+
+if TYPE_CHECKING:
+    from gpusim.timing.predict import Prediction
 
 Progress = Callable[[int, int], None]
 POINTER_BANK = 2  # constant bank with the addresses that function pointers, which are offsets into it, stand for
@@ -122,6 +125,26 @@ class Kernel:
         every access, so with them all blocks are executed.
         """
         return self._run(grid, block, args, shared_bytes, False, listeners, progress)
+
+    def predict(
+        self,
+        grid: Any,
+        block: Any,
+        args: Sequence[Any],
+        shared_bytes: int = 0,
+        device: str = "h200",
+        cache: str = "cold",
+        model: str = "auto",
+    ) -> Prediction:
+        """The launch's time on ``device`` (a profile's name, or a file of ``gpusim calibrate``), modelled.
+
+        ``cache``: "cold" (L2 flushed before the launch) or "hot".  ``model``: "pipeline" (warp by warp; needs numba),
+        "bounds" (throughput limits), or "auto": the first if it can be had.  The arrays of ``args`` are left as they
+        are.  Raises UsageError for a device that has no profile.
+        """
+        from gpusim.timing.predict import predict
+
+        return predict(self, grid, block, args, shared_bytes, device, cache, model)
 
     def facts(self, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int) -> LaunchFacts:
         """What a launch of this kernel is, for reports."""

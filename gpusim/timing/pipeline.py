@@ -55,6 +55,7 @@ class Simulation:
     footprint: float
     loaded: float
     stored: float
+    atomics: float = 0.0  # cycles that global atomics need in L2
 
 
 def occupancy_of(ready: Any) -> Occupancy:
@@ -140,13 +141,14 @@ def simulate(seen: Followed, profile: Profile, cache: str) -> Simulation:
         SEEN_BITS, begin, end, busy, counts, waits,
     )  # fmt: skip
     cycles = _extrapolate(end, resident, blocks, share, most) if issued >= 0 else float("nan")
-    cycles = max(cycles, atomic_cycles(seen, profile))
+    atomics = atomic_cycles(seen, profile)
+    cycles = max(cycles, atomics)
     used = busy[core.U_DRAM] / max(1.0, float(end.max()))
     cycles += min(1.0, used) * profile.cycles(memory.dirty / profile["dram_read_bandwidth"])
     return Simulation(
         cycles, begin, end, dict(zip(core.UNITS, busy, strict=True)), dict(zip(core.COUNTS, counts, strict=True)),
         dict(zip(core.WAITS, waits, strict=True)), issued, blocks, share, memory.loaded + memory.stored, memory.loaded,
-        memory.stored,
+        memory.stored, atomics,
     )  # fmt: skip
 
 
@@ -156,10 +158,14 @@ def _extrapolate(end: Array, resident: int, blocks: int, share: float, most: int
     if blocks >= most:
         return last
     ends = np.sort(end)
-    low, high = resident - 1, blocks - resident - 1
-    if high <= low:
-        low, high = 0, blocks - 1
-    steady = (ends[high] - ends[low]) / max(1, high - low) if high > low else last / blocks
+    groups = [ends[k : k + resident] for k in range(0, blocks - resident + 1, resident)]
+    if len(groups) > 4:
+        groups = groups[:-1]  # the last ones run with fewer beside them
+    if len(groups) > 1:
+        steps = [(float(pick(groups[-1])) - float(pick(groups[0]))) / (len(groups) - 1) for pick in (np.min, np.max)]
+        steady = (max(steps) if len(groups) <= 3 else sum(steps) / 2) / resident
+    else:
+        steady = last / blocks
     whole = share if share > 4 * resident else float(most)
     return last + max(0.0, whole - blocks) * float(steady)
 
