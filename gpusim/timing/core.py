@@ -31,17 +31,17 @@ PARAMETERS = (
     "block_start", "cost_atomic_sector", "cost_constant_word", "warp_start", "lsu_delay", "cost_predicated_off",
     "cost_shared_atomic", "write_back", "store_drain", "l2_hit_rate", "cost_lsu_issue", "l2_window",
     "cost_store_extra", "cost_red_lane", "dram_load", "dram_load_time", "dram_load_most",
-    "out_queue",
+    "out_queue", "dram_jitter", "l2_jitter", "atomic_queue",
 )  # fmt: skip
 (P_SCHEDULERS, P_LAT_L1, P_LAT_L2, P_LAT_DRAM, P_LSU_QUEUE, P_L2_QUEUE, P_DRAM_QUEUE, P_TAG, P_L2_SECTOR, P_L2_LINE,
  P_L2_WSECTOR, P_L2_WLINE, P_DRAM_READ, P_DRAM_WRITE, P_DRAM_ISOLATED, P_BARRIER, P_BRANCH, P_INTERVAL, P_GAP, P_START,
  P_ATOMIC, P_CONSTANT, P_WARP_START, P_LSU_DELAY, P_OFF, P_SHARED_ATOMIC, P_WRITE_BACK, P_DRAIN, P_HIT_RATE,
- P_LSU_ISSUE, P_L2_WINDOW, P_STORE_EXTRA, P_RED, P_LOAD, P_LOAD_TIME, P_LOAD_MOST, P_OUT_QUEUE) = range(len(PARAMETERS))  # fmt: skip
+ P_LSU_ISSUE, P_L2_WINDOW, P_STORE_EXTRA, P_RED, P_LOAD, P_LOAD_TIME, P_LOAD_MOST, P_OUT_QUEUE, P_JITTER, P_L2_JITTER, P_ATOMIC_QUEUE) = range(len(PARAMETERS))  # fmt: skip
 
 UNITS = ("issue", "lsu", "l2_read", "dram", "fma", "alu", "xu", "fp64", "tensor", "barrier", "constant", "uniform",
-         "l2_write")  # fmt: skip
+         "l2_write", "atomic")  # fmt: skip
 (U_ISSUE, U_LSU, U_L2, U_DRAM, U_FMA, U_ALU, U_XU, U_FP64, U_TENSOR, U_BARRIER, U_CONSTANT, U_UNIFORM,
- U_L2_WRITE) = range(13)  # fmt: skip
+ U_L2_WRITE, U_ATOMIC) = range(14)  # fmt: skip
 COUNTS = ("l1_hits", "l2_reads", "dram_read", "l2_writes", "dram_write")
 WAITS = ("long_scoreboard", "short_scoreboard", "barrier", "math_pipe", "lsu_queue", "fixed", "not_selected",
          "selected", "branch")  # fmt: skip
@@ -101,9 +101,11 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
     lsu = 0.0
     l2 = 0.0  # when the way to and from L2 is free again: reads
     out = 0.0  # and writes
+    atom = 0.0  # when L2 has done the atomics
     dram = 0.0
     load = 0.0  # DRAM's recent utilisation, and when it was that
     load_at = 0.0
+    seed = 20240229  # of what varies in DRAM's latency
     bar = 0.0
     constant = 0.0
     launcher = 0.0
@@ -133,7 +135,6 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
         for q in range(schedulers):
             if stale[q]:
                 c_time = NEVER
-                c_since = NEVER
                 c_warp = -1
                 for s in range(q, slots, schedulers):
                     t = ready[s]
@@ -141,7 +142,7 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                         continue
                     if t < free[q]:
                         t = free[q]
-                    if t > c_time:
+                    if t >= c_time:
                         continue
                     i = ops[position[s]]
                     g = kind[i]
@@ -161,9 +162,8 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                             t = x
                         if pipes[q, 0] > t:
                             t = pipes[q, 0]
-                    if t < c_time or (t == c_time and since[s] < c_since):
+                    if t < c_time:
                         c_time = t
-                        c_since = since[s]
                         c_warp = s
                 candidate[q], chosen[q] = c_time, c_warp
                 stale[q] = 0
@@ -312,7 +312,8 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                         l2 = sent + u
                         busy[U_L2] += u
                         moved += need * 32.0
-                        there = l2 + p[P_LAT_L2]
+                        seed = (seed * 1103515245 + 12345) & 0x7FFFFFFF
+                        there = l2 + p[P_LAT_L2] + p[P_L2_JITTER] * (seed / 1073741824.0 - 1.0)
                         slot = (line ^ (line >> 11) ^ (line >> 23)) & seen_mask
                         if g != 6:
                             if seen[slot] != line or moved - seen_at[slot] > p[P_L2_WINDOW]:
@@ -342,7 +343,10 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                                         load_at = sent
                                     load += u / p[P_LOAD_TIME]
                                     rho = min(load, p[P_LOAD_MOST])
-                                    there = max(there, dram + p[P_LAT_DRAM] + p[P_LOAD] * rho / (1.0 - rho))
+                                    seed = (seed * 1103515245 + 12345) & 0x7FFFFFFF
+                                    late = -np.log((seed + 1.0) / 2147483649.0)
+                                    late *= p[P_JITTER] + p[P_LOAD] * rho / (1.0 - rho)
+                                    there = max(there, dram + p[P_LAT_DRAM] + late)
                                     seen_there[slot] = there
                         valid[bank, way] |= missing
                         used[bank, way] = at
@@ -370,13 +374,16 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                         if out > stores[b]:
                             stores[b] = out
                     else:
-                        sent = max(at, out)
+                        u = max(count * p[P_L2_WSECTOR], p[P_L2_WLINE])
                         if g == 5:
-                            u = p[P_ATOMIC] * r_serial[r] / n
-                        else:
-                            u = max(count * p[P_L2_WSECTOR], p[P_L2_WLINE])
+                            u = count * p[P_L2_WSECTOR]
+                        sent = max(at, out)
                         out = sent + u
                         busy[U_L2_WRITE] += u
+                        if g == 5:
+                            u = p[P_ATOMIC] * r_serial[r] / n
+                            atom = max(atom, sent) + u
+                            busy[U_ATOMIC] += u
                         counts[3] += count
                         moved += count * 32.0
                         if g == 4:
@@ -412,9 +419,11 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                             used[bank, way] = at
                         else:
                             slow = 1
-                            there = out + latency[i] - p[P_LSU_DELAY]
+                            there = max(out, atom) + latency[i] - p[P_LSU_DELAY]
                             if there > finish:
                                 finish = there
+                            if atom > stores[b]:
+                                stores[b] = atom
                         if out > stores[b]:
                             stores[b] = out
                 # what has been sent on waits in queues of limited depth
@@ -426,6 +435,8 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                     lsu = l2 - p[P_L2_QUEUE]
                 if out - p[P_OUT_QUEUE] > lsu:
                     lsu = out - p[P_OUT_QUEUE]
+                if atom - p[P_ATOMIC_QUEUE] > lsu:
+                    lsu = atom - p[P_ATOMIC_QUEUE]
             if g == 12:
                 copying[s] = max(copying[s], finish)
         elif g == 7:

@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 LINE = 128
 L1_WAYS = 16
 MOST_ISSUED = 3_000_000  # warp instructions that are simulated, about
-MOST_FOLLOWED = 6_000_000  # of a wave's blocks
+MOST_FOLLOWED = 24_000_000  # of a wave's blocks
 WAVES = 7
 SEEN_BITS = 18
 
@@ -55,7 +55,6 @@ class Simulation:
     footprint: float
     loaded: float
     stored: float
-    atomics: float = 0.0  # cycles that global atomics need in L2
 
 
 def occupancy_of(ready: Any) -> Occupancy:
@@ -68,7 +67,7 @@ def occupancy_of(ready: Any) -> Occupancy:
     )  # fmt: skip
 
 
-def parameters(profile: Profile, sms: int, threads: int, memory: Memory) -> Array:
+def parameters(profile: Profile, sms: int, threads: int, memory: Memory, atomic: float) -> Array:
     """The core's parameters; rates of the whole chip are shared by the ``sms`` SMs that have work."""
     c = profile.values
     per_second = profile["sm_clock"] * 1e6
@@ -82,6 +81,7 @@ def parameters(profile: Profile, sms: int, threads: int, memory: Memory) -> Arra
     values["cost_dram_write"] = 2 * sector / c["dram_write_bandwidth"]
     values["latency_l2"] = c["latency_l2"] - c["lsu_delay"]
     values["latency_dram"] = c["latency_dram"] - c["lsu_delay"]
+    values["cost_atomic_sector"] = max(c["cost_atomic_sector"], atomic * sms)
     values["write_back"] = memory.write_back
     values["block_interval"] = c["block_interval"] * sms * (1.0 if threads <= 512 else c["block_interval_large"])
     values["l2_window"] = c["l2_bytes"] * c["l2_usable"] / sms
@@ -126,7 +126,7 @@ def simulate(seen: Followed, profile: Profile, cache: str) -> Simulation:
     wanted = max(traced, min(most, resident * min(WAVES, max(3, MOST_ISSUED // a_wave))))
     blocks = min(most, wanted)
     memory = memory_of(seen, profile, share, active, cache)
-    values = parameters(profile, active, seen.threads, memory)
+    values = parameters(profile, active, seen.threads, memory, atomic_cycles(seen, profile))
     codes = codes_of(seen.codes_program, profile.values)
     l1 = max(8 * 1024, int(profile["l1_bytes"]) - seen.occupancy.carveout)
     sets = max(1, l1 // LINE // L1_WAYS)
@@ -141,14 +141,12 @@ def simulate(seen: Followed, profile: Profile, cache: str) -> Simulation:
         SEEN_BITS, begin, end, busy, counts, waits,
     )  # fmt: skip
     cycles = _extrapolate(end, resident, blocks, share, most) if issued >= 0 else float("nan")
-    atomics = atomic_cycles(seen, profile)
-    cycles = max(cycles, atomics)
     used = busy[core.U_DRAM] / max(1.0, float(end.max()))
     cycles += min(1.0, used) * profile.cycles(memory.dirty / profile["dram_read_bandwidth"])
     return Simulation(
         cycles, begin, end, dict(zip(core.UNITS, busy, strict=True)), dict(zip(core.COUNTS, counts, strict=True)),
         dict(zip(core.WAITS, waits, strict=True)), issued, blocks, share, memory.loaded + memory.stored, memory.loaded,
-        memory.stored, atomics,
+        memory.stored,
     )  # fmt: skip
 
 
@@ -232,7 +230,7 @@ def memory_of(seen: Followed, profile: Profile, share: float, active: int, cache
 
 
 def atomic_cycles(seen: Followed, profile: Profile) -> float:
-    """Cycles that the launch's global atomics need in L2: sectors one after the other, in as many places as there are.
+    """Cycles that a sector of the launch's global atomics takes in L2, when it does nothing else, over all its slices.
 
     Addresses are spread over L2's slices in pieces of ``atomic_bytes``; one slice does a pass in ``atomic_pass`` ns.
     """
@@ -246,10 +244,13 @@ def atomic_cycles(seen: Followed, profile: Profile) -> float:
         return 0.0
     take = np.repeat(r.first[record], r.count[record])
     offset = np.arange(len(take)) - np.repeat(np.cumsum(r.count[record]) - r.count[record], r.count[record])
-    touched = len(np.unique(r.lines[take + offset])) * LINE
-    passes = float(r.serial[record].sum()) * seen.blocks / max(1, len(streams.numbers))
-    places = max(1.0, min(touched / profile["atomic_bytes"], profile["atomic_places"]))
-    return passes * profile["atomic_pass"] * 1e-9 / places * profile["sm_clock"] * 1e6
+    touched = len(np.unique(r.lines[take + offset]))
+    places = max(1.0 if touched < 2 else profile["atomic_pair"], min(touched * LINE / profile["atomic_bytes"], profile["atomic_places"]))
+    serial = profile["atomic_pass"]
+    elements = {getattr(seen.codes_program.meanings[k], "element", "") for k in np.unique(streams.ops[used])}
+    if touched == 1 and elements & {"f32", "f64"}:
+        serial = profile["atomic_pass_float"]
+    return serial * 1e-9 / places * profile["sm_clock"] * 1e6
 
 
 def hit_share(profile: Profile, footprint: float) -> float:

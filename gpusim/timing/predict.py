@@ -28,6 +28,7 @@ UNITS = {
     "l2_read": ("L2 reads", 1),
     "l2_write": ("L2 writes", 1),
     "dram": ("DRAM", 1),
+    "atomic": ("atomics in L2", 1),
 }
 # what warps wait for, as Nsight Compute's stall reasons say it, with the core's names of it
 STALLS = {
@@ -130,8 +131,6 @@ def from_followed(seen: pipeline.Followed, profile: Profile, cache: str, notes: 
         cycles = sim.busy[unit] / width * whole
         if cycles > 0:
             breakdown[title] = cycles / clock
-    if sim.atomics:
-        breakdown["atomics in L2"] = sim.atomics / clock
     total = sum(sim.waits.values()) or 1.0
     stalls = {title: sum(sim.waits[n] for n in parts) / total for title, parts in STALLS.items()}
     active = min(int(profile["sms"]), seen.blocks)

@@ -60,6 +60,7 @@ class Streams:
     ops: Array
     accesses: Array
     records: Records
+    complete: bool = True  # False: they were followed only so far
 
     @property
     def issued(self) -> int:
@@ -320,4 +321,5 @@ class StreamRecorder:
             np.concatenate(ops) if ops else np.zeros(0, np.int32),
             np.concatenate(accesses) if accesses else np.zeros(0, np.int32),
             self.records(),
+            not self._truncated,
         )
