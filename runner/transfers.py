@@ -222,7 +222,7 @@ def _driver(device: int) -> str:
 
 
 def run(name: str, size: int | None = None, device: int = 0) -> dict[str, Any]:
-    """Measure one of ``NAMES`` at ``size`` words of 4 bytes; all sizes of the case by default, of the overlap its first.
+    """Measure one of ``NAMES`` at ``size`` words of 4 bytes; by default at all of the case, the overlap at its first.
 
     Returns plain data: ``header``, ``name``, and ``copies`` (a row a size) or, for the overlap, ``parts``, ``runs`` and
     ``timelines``.  Raises NoGpuError without a GPU; a wrong result is a GpusimError, and nothing is timed then.

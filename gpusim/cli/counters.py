@@ -171,7 +171,7 @@ def verdict(compared: Sequence[Comparison]) -> str:
     """How the comparison came out, in a sentence."""
     failed = differences(compared)
     if failed:
-        names = list(dict.fromkeys(text.removeprefix("launch ").rsplit(": ", 1)[0] for text in failed))
+        names = list(dict.fromkeys(text.rsplit(": ", 1)[0] for text in failed))
         shown = "; ".join(names[:3]) + ("; ..." if len(names) > 3 else "")
         counted = "1 exact count differs" if len(failed) == 1 else f"{len(failed)} exact counts differ"
         return f"{counted} from the hardware: {shown}"
