@@ -221,3 +221,13 @@ def test_a_trace_has_no_machine_code(gpusim_run, fake, tmp_path):
     trace = tmp_path / "some.gpusim-trace"
     trace.write_bytes(b"PK\x03\x04")
     assert "no machine code" in sentence(gpusim_run("counters", trace, "--ncu", fake([])), 2)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("words", [("bank_column", "--size", 5000), ("reduce_shuffle", "--size", 1000)])
+def test_the_hardware_agrees(gpusim_run, words):
+    pytest.importorskip("cupy", reason="counting on a GPU needs CuPy")
+    outcome = gpusim_run("counters", *words, "--source")
+    if outcome.code == 3:
+        pytest.skip(outcome.err.strip())
+    assert outcome.code == 0, outcome.out
