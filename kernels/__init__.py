@@ -130,6 +130,8 @@ class Case:
     options: tuple[str, ...] = ()
     """Compiler options beyond the architecture."""
     min_arch: int = 75
+    needs_gpu: str | None = None
+    """For what only a GPU can show: what of it is not simulated.  Its launches, the kernel part alone, are."""
     aliases: tuple[str, ...] = ()
     """Other names that ``find`` knows it by: the first of a row of variants also has the name of the row."""
 

@@ -85,6 +85,8 @@ def compare(family: str, size: int | None, recorded: str | None, hot: bool, arch
         raise UsageError(f"there is no family {family!r}: there are {', '.join(kernels.families())}")
     if recorded is not None and arch not in (None, "sm_90"):
         raise UsageError("the recorded times are of sm_90: leave --arch out")
+    if all(case.needs_gpu for case in kernels.families()[family]):
+        raise UsageError(f"{kernels.families()[family][0].needs_gpu}: 'gpusim run {family}' compares them on a GPU")
     recording = times.recorded(recorded) if recorded is not None else None
     cases = kernels.families()[family]
     chosen = size if size is not None else _common_size(cases)

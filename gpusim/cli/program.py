@@ -16,6 +16,7 @@ import click
 from gpusim import __version__
 from gpusim.cli.analyze import analyze
 from gpusim.cli.compare import compare
+from gpusim.cli.counters import counters
 from gpusim.cli.doctor import doctor
 from gpusim.cli.listing import list_cases
 from gpusim.errors import CompileError, GpusimError
@@ -76,5 +77,6 @@ def main(context: click.Context) -> None:
 
 main.add_command(analyze)
 main.add_command(compare)
+main.add_command(counters)
 main.add_command(list_cases)
 main.add_command(doctor)
