@@ -42,7 +42,7 @@ UNITS = ("issue", "lsu", "l2_read", "dram", "fma", "alu", "xu", "fp64", "tensor"
          "l2_write", "atomic")  # fmt: skip
 (U_ISSUE, U_LSU, U_L2, U_DRAM, U_FMA, U_ALU, U_XU, U_FP64, U_TENSOR, U_BARRIER, U_CONSTANT, U_UNIFORM,
  U_L2_WRITE, U_ATOMIC) = range(14)  # fmt: skip
-COUNTS = ("l1_hits", "l2_reads", "dram_read", "l2_writes", "dram_write")
+COUNTS = ("l1_hits", "l2_reads", "dram_read", "l2_writes", "dram_write", "cycles")
 WAITS = ("long_scoreboard", "short_scoreboard", "barrier", "math_pipe", "lsu_queue", "fixed", "not_selected",
          "selected", "branch")  # fmt: skip
 NEVER = 1e30
@@ -53,17 +53,19 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
     stall, write, read, wait, kind, pipe, cost, latency, data, extra, slots_used,
     start, ops, accesses, warps, traced,
     r_waves, r_space, r_first, r_count, r_serial, lines, sectors,
-    dram_share, blocks, resident, p, l1_sets, l1_ways, seen_bits,
+    dram_share, blocks, resident, most, p, l1_sets, l1_ways, seen_bits,
     begin, end, busy, counts, waits,
 ):  # fmt: skip
     """Run ``blocks`` blocks (the ``traced`` ones over and over), ``resident`` at a time.
 
     ``begin``, ``end``: filled with every block's times.  ``busy``, ``counts``, ``waits``: see UNITS, COUNTS and WAITS.
-    Returns the number of instructions issued, or -1 where warps wait for one another for ever.
+    Returns the number of instructions issued, ``most`` at most, or -1 where warps wait for one another for ever.
     """
     schedulers = int(p[P_SCHEDULERS])
     slots = resident * warps
     position = np.zeros(slots, np.int64)
+    next_kind = np.zeros(slots, np.int8)  # of the instruction at a warp's position
+    next_pipe = np.zeros(slots, np.int8)
     last = np.zeros(slots, np.int64)
     ready = np.full(slots, NEVER)
     reason = np.zeros(slots, np.int64)  # why it is not ready earlier, as WAITS
@@ -125,10 +127,12 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
             s = b * warps + w
             k = (launched % traced) * warps + w
             position[s], last[s] = start[k], start[k + 1]
+            next_kind[s], next_pipe[s] = kind[ops[start[k]]], pipe[ops[start[k]]]
             ready[s] = t + w * p[P_WARP_START]
             since[s] = t
         launched += 1
-    while finished < blocks:
+    now = 0.0
+    while finished < blocks and issued < most:
         # -- the scheduler that issues next ----------------------------------------------------------------------------
         best = -1
         soonest = NEVER
@@ -144,10 +148,9 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                         t = free[q]
                     if t >= c_time:
                         continue
-                    i = ops[position[s]]
-                    g = kind[i]
+                    g = next_kind[s]
                     if g == 1:
-                        f = pipe[i]
+                        f = next_pipe[s]
                         if f == 1:
                             x = min(half[q, 0], half[q, 1])
                         elif f == 2:
@@ -496,6 +499,7 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                         z = b * warps + w
                         k = (launched % traced) * warps + w
                         position[z], last[z] = start[k], start[k + 1]
+                        next_kind[z], next_pipe[z] = kind[ops[start[k]]], pipe[ops[start[k]]]
                         ready[z] = t + w * p[P_WARP_START]
                         since[z] = ready[z]
                         reason[z] = 5
@@ -510,7 +514,9 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                         stale[x] = 1
         elif waiting[s] >= 0:
             ready[s] = NEVER
+            next_kind[s], next_pipe[s] = kind[ops[position[s]]], pipe[ops[position[s]]]
         else:
+            next_kind[s], next_pipe[s] = kind[ops[position[s]]], pipe[ops[position[s]]]
             nxt = wait[ops[position[s]]]
             t = done + extra_delay
             why = 5 if extra_delay == 0.0 else 8
@@ -545,4 +551,5 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                         since[z] = now + 1.0
                 for x in range(schedulers):
                     stale[x] = 1
+    counts[5] = now
     return issued

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusim.errors import ExecutionError
 from gpusim.machine.limits import Occupancy, occupancy
 from gpusim.timing import core
 from gpusim.timing.codes import codes_of
@@ -18,7 +19,8 @@ from gpusim.timing.tracing import Sharing, follow, sharing
 Array = np.ndarray[Any, Any]
 LINE = 128
 L1_WAYS = 16
-MOST_ISSUED = 3_000_000  # warp instructions that are simulated, about
+MOST_ISSUED = 3_000_000  # warp instructions of several waves that are simulated
+MOST_SIMULATED = 9_000_000  # of a single wave of long blocks
 MOST_FOLLOWED = 24_000_000  # of a wave's blocks
 WAVES = 7
 SEEN_BITS = 18
@@ -123,8 +125,8 @@ def simulate(seen: Followed, profile: Profile, cache: str) -> Simulation:
     active = min(sms, seen.blocks)
     traced = len(streams.numbers)
     a_wave = max(1, streams.issued // seen.waves)
-    wanted = max(traced, min(most, resident * min(WAVES, max(3, MOST_ISSUED // a_wave))))
-    blocks = min(most, wanted)
+    waves = max(1, min(WAVES, max(MOST_ISSUED // a_wave, min(3, MOST_SIMULATED // a_wave))))
+    blocks = min(most, max(traced, resident * waves))
     memory = memory_of(seen, profile, share, active, cache)
     values = parameters(profile, active, seen.threads, memory, atomic_cycles(seen, profile))
     codes = codes_of(seen.codes_program, profile.values)
@@ -137,10 +139,19 @@ def simulate(seen: Followed, profile: Profile, cache: str) -> Simulation:
     issued = core.simulate(
         codes.stall, codes.write, codes.read, codes.wait, codes.kind, codes.pipe, codes.cost, codes.latency,
         codes.data, codes.extra, codes.slots, streams.start, streams.ops, streams.accesses, seen.warps, traced, r.wavefronts,
-        r.space, r.first, r.count, r.serial, r.lines, r.sectors, memory.fresh, blocks, resident, values, sets, L1_WAYS,
+        r.space, r.first, r.count, r.serial, r.lines, r.sectors, memory.fresh, blocks, resident, MOST_SIMULATED, values, sets, L1_WAYS,
         SEEN_BITS, begin, end, busy, counts, waits,
     )  # fmt: skip
-    cycles = _extrapolate(end, resident, blocks, share, most) if issued >= 0 else float("nan")
+    if issued < 0:
+        raise ExecutionError("the warps of a block wait for one another for ever in the pipeline model")
+    if issued >= MOST_SIMULATED and not end.all():
+        done = issued / max(1.0, streams.issued / traced)  # blocks' worth of instructions
+        cycles = counts[5] * most / done
+        end[end == 0] = counts[5]
+        busy *= blocks / done
+        counts *= blocks / done
+    else:
+        cycles = _extrapolate(end, resident, blocks, share, most)
     used = busy[core.U_DRAM] / max(1.0, float(end.max()))
     cycles += min(1.0, used) * profile.cycles(memory.dirty / profile["dram_read_bandwidth"])
     return Simulation(
