@@ -1,15 +1,16 @@
-"""Recorded times of the catalogue: what :mod:`gpusim.runner.measure` wrote on a GPU and the package ships."""
+"""Recorded times of the catalogue: those that the package ships, or those in a file of results."""
 
 from __future__ import annotations
 
-import gzip
-import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from gpusim.errors import UsageError
+from gpusim.runner.cases import WHOLE
+from gpusim.runner.results import read_document
 
 FOLDER = Path(__file__).parent / "recorded"
 TIE = 0.02  # medians closer than this are a tie, and so are overlapping interquartile ranges
@@ -17,7 +18,10 @@ TIE = 0.02  # medians closer than this are a tie, and so are overlapping interqu
 
 @dataclass(frozen=True)
 class Time:
-    """Microseconds of a problem: the sums over its launches of median and quartiles; ``samples`` of the fewest."""
+    """Microseconds of a problem; where its launches were timed one by one only, the sums over them.
+
+    ``low`` and ``high`` are the quartiles, ``samples`` the number of samples (the fewest, of sums).
+    """
 
     median: float
     low: float
@@ -35,6 +39,9 @@ class Recording:
     def of(self, case: str, size: int, how: str) -> Time | None:
         """The time of a case at a size, ``how`` "cold" or "hot"; None if it was not measured."""
         found: list[dict[str, Any]] = []
+        whole = self.launches.get(f"{case}/{size}/{WHOLE}")
+        if whole is not None and how in whole:
+            return time_of(whole[how])
         while (launch := self.launches.get(f"{case}/{size}/{len(found)}")) is not None and how in launch:
             found.append(launch[how])
         if not found:
@@ -57,6 +64,17 @@ class Recording:
         return f"{h['device']}, driver {h['driver']}, {h['date']}"
 
 
+def time_of(entry: dict[str, Any]) -> Time:
+    """The time in an entry of a file of results."""
+    low, high = entry["quartiles"]
+    return Time(entry["median"], low, high, entry["samples"])
+
+
+def recording_of(header: dict[str, Any], entries: Iterable[dict[str, Any]]) -> Recording:
+    """Times from what a file of results holds."""
+    return Recording(header, {entry["id"]: entry for entry in entries})
+
+
 def names() -> list[str]:
     """Devices with recorded times."""
     return sorted(path.name.removesuffix("_times.json.gz") for path in FOLDER.glob("*_times.json.gz"))
@@ -64,15 +82,17 @@ def names() -> list[str]:
 
 @cache
 def recorded(name: str) -> Recording:
-    """The recording of a device.  Raises UsageError if there is none."""
+    """The recording of a device, or in a file of results.  Raises UsageError if there is none, or InputError."""
     path = FOLDER / f"{name}_times.json.gz"
     if not path.is_file():
-        raise UsageError(
-            f"there are no recorded times of {name!r}: there are those of {', '.join(names()) or 'nothing'}"
-        )
-    with gzip.open(path, "rt") as stream:
-        content = json.load(stream)
-    return Recording(content["header"], {t["id"]: t for t in content["times"]})
+        path = Path(name)
+        if not path.is_file():
+            raise UsageError(
+                f"there are no recorded times of {name!r}: there are those of {', '.join(names()) or 'nothing'}; "
+                "or give a file that 'gpusim run' or 'gpusim validate' wrote"
+            )
+    document = read_document(path)
+    return recording_of(document["header"], document["times"])
 
 
 def tied(a: Time, b: Time) -> bool:
