@@ -47,7 +47,7 @@ def chosen_cases(target: str) -> tuple[Case, ...]:
 
 
 def chosen_arch(device: Device, arch: str | None) -> str:
-    """The architecture to compile for: the device's own unless another is given.  Raises GpuError if that does not run."""
+    """The architecture to compile for: the device's own, or the one given.  Raises GpuError if that cannot run."""
     if arch is None:
         return device.arch
     name = normalize_arch(arch)

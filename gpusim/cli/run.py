@@ -85,8 +85,8 @@ def show(terminal: Terminal, target: str, size: int, results: Results) -> None:
     terminal.text(f"{measuring.source_of(header)}; SM clock {clock}", "dim", 0)
     terminal.text(
         "cold: after a flush of the L2 cache. hot: many launches back to back, warm caches. GB/s: bytes of the "
-        "buffers, each once for reading and once for writing, over the cold time; copy: their share of what a large copy "
-        f"on this GPU moves ({header['copy_bytes_per_second'] / 1e9:,.0f} GB/s).",
+        "buffers, each once for reading and once for writing, over the cold time; copy: their share of what a large "
+        f"copy on this GPU moves ({header['copy_bytes_per_second'] / 1e9:,.0f} GB/s).",
         "dim",
         0,
     )
