@@ -182,7 +182,7 @@ def estimated_bytes(case: Case, size: int) -> float:
     small = sorted(case.small_sizes)
     largest = small[-1]
     if size <= largest:
-        return total(size) if size in small else total(largest)
+        return total(size)
     smaller = max((n for n in small if 2 * n <= largest), default=None)
     power = 1.0
     if smaller is not None:

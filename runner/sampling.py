@@ -8,8 +8,9 @@ short kernel.  Several things to be timed take turns, so that a drift of the clo
 
 Sampling of each ends when there are at least ``least`` samples over at least ``seconds`` and the medians of both ways
 are known to ``spread``, and in any case after ``most_seconds``.  How well a median of n samples is known is taken to be
-1.57 * (q75 - q25) / sqrt(n), relative to it: half the width of the notch of a box plot, about its 95 % confidence
-interval (McGill, Tukey and Larsen, "Variations of Box Plots", The American Statistician 32, 1978).
+half the width of its 95 % confidence interval, relative to it: 1.82 * (q75 - q25) / sqrt(n).  (That is 1.96 standard
+errors; that of a median is 1.2533 s / sqrt(n), and the standard deviation s is taken as (q75 - q25) / 1.349, which
+samples far off do not change.)
 
 Samples between two readings of the clock, the second of which says that the GPU is throttled, are dropped and counted.
 The GPU's clocks and settings are left alone.
@@ -35,7 +36,7 @@ READ_EVERY_SECONDS = 5e-3
 """The clock is read this often while samples are taken."""
 COPY_BYTES = 1 << 30
 """Size of the buffers between which the copy bandwidth is measured, if a quarter of the free memory is not less."""
-NOTCH = 1.57
+HALF_WIDTH = 1.82
 
 HARMLESS = 0x1 | 0x2
 """Bits of NVML's reasons for a low clock that are no throttling: idle, and a clock that the user has set."""
@@ -84,7 +85,7 @@ def spread_of(samples: Sequence[float]) -> float:
     if len(samples) < 2:
         return math.inf
     low, middle, high = np.percentile(samples, (25, 50, 75))
-    return float(NOTCH * (high - low) / math.sqrt(len(samples)) / middle) if middle > 0 else math.inf
+    return float(HALF_WIDTH * (high - low) / math.sqrt(len(samples)) / middle) if middle > 0 else math.inf
 
 
 def summary_of(samples: Sequence[float]) -> dict[str, Any]:

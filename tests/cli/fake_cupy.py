@@ -1,7 +1,7 @@
 """As much of CuPy as gpusim.runner.device uses, without a GPU: launches are executed by the simulator.
 
-Times are made up (a nanosecond for each thread of a launch, a millisecond less for what a graph repeats than nothing),
-so nothing can be learned from them; what can be tested is what is done with them, and what is said when things go wrong.
+Times are made up (a nanosecond for each thread of a launch), so that nothing can be learned from them; what can be
+tested is what is done with them, and what is said when things go wrong.
 """
 
 from __future__ import annotations
@@ -125,8 +125,10 @@ class FakeCupy:
         @contextmanager
         def current() -> Any:
             self.current.append(number)
-            yield
-            self.current.pop()
+            try:
+                yield
+            finally:
+                self.current.pop()
 
         context = current()
         context.pci_bus_id = "0000:00:00.0"  # type: ignore[attr-defined]
