@@ -237,7 +237,13 @@ def measure_all(
         if progress is not None:
             progress(what, done, total)
 
-    needs = [estimated_bytes(case, size) for case, size, _ in jobs]
+    def need(case: Case, size: int) -> float:
+        try:
+            return estimated_bytes(case, size)
+        except UsageError:  # prepare() meets it again
+            return 0.0
+
+    needs = [need(case, size) for case, size, _ in jobs]
     for batch in batches(needs, device.free_bytes()):
         outcomes: list[Ready | dict[str, Any]] = []
         for number, index in enumerate(batch):
