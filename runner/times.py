@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,10 +30,16 @@ class Time:
 
 @dataclass(frozen=True)
 class Recording:
-    """Times of one device.  ``header``: device, driver, date and how it was measured."""
+    """Times of one device.  ``header``: device, driver, date, how it was measured; ``problems``: what was checked."""
 
     header: dict[str, Any]
     launches: dict[str, dict[str, Any]]
+    problems: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def code(self, case: str, size: int) -> list[str] | None:
+        """Digests of the machine code of a problem's launches, None if the recording does not have them."""
+        launches = self.problems.get(f"{case}/{size}", {}).get("launches")
+        return None if launches is None else [launch["code_sha256"] for launch in launches]
 
     def of(self, case: str, size: int, how: str) -> Time | None:
         """The time of a case at a size, ``how`` "cold" or "hot"; None if it was not measured."""
@@ -70,9 +75,13 @@ def time_of(entry: dict[str, Any]) -> Time:
     return Time(entry["median"], low, high, entry["samples"])
 
 
-def recording_of(header: dict[str, Any], entries: Iterable[dict[str, Any]]) -> Recording:
-    """Times from what a file of results holds."""
-    return Recording(header, {entry["id"]: entry for entry in entries})
+def recording_of(document: dict[str, Any]) -> Recording:
+    """Times from the document of a file of results."""
+    return Recording(
+        document["header"],
+        {entry["id"]: entry for entry in document["times"]},
+        {problem["id"]: problem for problem in document.get("problems", ())},
+    )
 
 
 def names() -> list[str]:
@@ -81,18 +90,21 @@ def names() -> list[str]:
 
 
 @cache
+def _packaged(path: Path) -> Recording:
+    return recording_of(read_document(path))
+
+
 def recorded(name: str) -> Recording:
     """The recording of a device, or in a file of results.  Raises UsageError if there is none, or InputError."""
     path = FOLDER / f"{name}_times.json.gz"
-    if not path.is_file():
-        path = Path(name)
-        if not path.is_file():
-            raise UsageError(
-                f"there are no recorded times of {name!r}: there are those of {', '.join(names()) or 'nothing'}; "
-                "or give a file that 'gpusim run' or 'gpusim validate' wrote"
-            )
-    document = read_document(path)
-    return recording_of(document["header"], document["times"])
+    if path.is_file():
+        return _packaged(path)
+    if not Path(name).is_file():
+        raise UsageError(
+            f"there are no recorded times of {name!r}: there are those of {', '.join(names()) or 'nothing'}; "
+            "or give a file that 'gpusim run' or 'gpusim validate' wrote"
+        )
+    return recording_of(read_document(Path(name)))
 
 
 def tied(a: Time, b: Time) -> bool:

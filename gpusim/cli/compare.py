@@ -9,16 +9,18 @@ from itertools import combinations
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
+import gpusim
 from gpusim import kernels
 from gpusim.cli import measuring
 from gpusim.cli.analyze import progress_bar
 from gpusim.cli.catalogue import compile_case, count
 from gpusim.errors import UsageError
-from gpusim.kernels import Case
+from gpusim.kernels import Case, Problem
 from gpusim.report.terminal import Style, Terminal, make_console
 from gpusim.result import SCHEMA
 from gpusim.runner import device as devices
@@ -37,6 +39,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "bank conflicts": tuple(f"{CONFLICTS}{op}.sum" for op in ("ld", "st", "atom")),
     "divergent branches": ("smsp__sass_branch_targets_threads_divergent.sum",),
 }
+SHORT = {"instructions": "instr."}
 MANY_TIMES = 1.05  # a change that is worth a word
 
 
@@ -51,6 +54,8 @@ class Variant:
     exactness: str
     microseconds: float | None = None
     quartiles: tuple[float, float] | None = None
+    other_code: bool = False
+    """Whether the time is known to be of other machine code than the counters, made by another compiler."""
 
     @property
     def time(self) -> times.Time | None:
@@ -87,7 +92,9 @@ class Variant:
 @measuring.seconds_option
 @click.option("--arch", metavar="sm_90", help="Architecture to compile for.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of the table.")
+@click.pass_context
 def compare(
+    context: click.Context,
     family: str,
     size: int | None,
     recorded: str | None,
@@ -105,6 +112,10 @@ def compare(
     """
     if family not in kernels.families():
         raise UsageError(f"there is no family {family!r}: there are {', '.join(kernels.families())}")
+    if not gpu and any(
+        context.get_parameter_source(name) is not ParameterSource.DEFAULT for name in ("number", "seconds")
+    ):
+        raise UsageError("--device and --seconds belong to --gpu, which measures now")
     if recorded is not None and gpu:
         raise UsageError("--recorded and --gpu exclude each other: times are either recorded or measured now")
     cases = kernels.families()[family]
@@ -127,7 +138,7 @@ def compare(
             arch = measuring.chosen_arch(device, arch)
             command = f"gpusim compare {family} --gpu --size {chosen} --seconds {seconds:g}"
             results = measuring.measure_cases(device, cases, chosen, arch, Criterion.of(seconds), command)
-        recording = times.recording_of(results.header, results.times.values())
+        recording = times.recording_of(results.document())
     variants = []
     with progress_bar(family) as progress:
         for done, case in enumerate(cases):
@@ -165,7 +176,8 @@ class Comparison:
 
 def _variant(case: Case, size: int, arch: str | None, recording: times.Recording | None, how: str) -> Variant:
     module = compile_case(case, arch)
-    results = count(module, case.build(size))
+    problem = case.build(size)
+    results = count(module, problem)
     counters = {
         title: sum(r.metrics.get(name, 0) for r in results for name in names) for title, names in COLUMNS.items()
     }
@@ -178,7 +190,16 @@ def _variant(case: Case, size: int, arch: str | None, recording: times.Recording
         "modelled" if any(r.exactness == "modelled" for r in results) else "exact",
         None if time is None else time.median,
         None if time is None else (time.low, time.high),
+        time is not None and _other_code(recording, module, case, size, problem),
     )
+
+
+def _other_code(
+    recording: times.Recording | None, module: gpusim.Module, case: Case, size: int, problem: Problem
+) -> bool:
+    recorded = recording.code(case.name, size) if recording is not None else None
+    ours = [module[launch.kernel].function.code_sha256 for launch in problem.launches]
+    return recorded is not None and recorded != ours
 
 
 def ties(variants: list[Variant]) -> list[tuple[str, str]]:
@@ -218,12 +239,12 @@ def show(comparison: Comparison) -> None:
     terminal = Terminal(make_console(), Style(None))
     terminal.text(f"{family} at size {size:,}, all launches of each variant", "bold", 0)
     columns = [
-        Column("variant", no_wrap=True),
-        *(Column(title, justify="right") for title in COLUMNS),
-        Column("occupancy", justify="right"),
+        Column("variant", overflow="fold"),  # the only one that may wrap: numbers are never cut
+        *(Column(SHORT.get(title, title).replace(" ", "\n"), justify="right", no_wrap=True) for title in COLUMNS),
+        Column("occup.", justify="right", no_wrap=True),
     ]
     if recording is not None:
-        columns.append(Column("measured", justify="right"))
+        columns.append(Column("measured", justify="right", no_wrap=True))
     table = Table(*columns, box=None, padding=(0, 2, 0, 0), header_style="dim")
     for v in variants:
         mark = "~" if v.exactness == "modelled" else ""
@@ -239,6 +260,9 @@ def show(comparison: Comparison) -> None:
     if recording is not None:
         how = "warm caches" if comparison.hot else "after a flush of L2"
         terminal.text(f"measured: {recording.source}, {how}; medians of all launches of a variant", "dim", 0)
+        for v in variants:
+            if v.other_code:
+                terminal.text(f"{v.name} was measured with other machine code than is counted here", "yellow", 0)
         for a, b in ties(variants):
             terminal.text(f"a tie: {a} and {b}", "dim", 0)
     if comparison.results is not None:

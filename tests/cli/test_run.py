@@ -133,6 +133,7 @@ def test_out_is_not_overwritten(gpusim_run, cupy, tmp_path):
         (("run", "scale", "--arch", "sm_10"), 2, "architecture 'sm_10' is not supported by NVRTC"),
         (("run", "scale", "--device", 4), 3, "there is no device 4: there is only device 0"),
         (("validate", "--family", "nothing"), 2, "there is no family 'nothing': there are access, banks"),
+        (("compare", "basic", "--device", 1), 2, "--device and --seconds belong to --gpu, which measures now"),
         (("compare", "basic", "--gpu", "--recorded", "h200"), 2, "--recorded and --gpu exclude each other"),
     ],
 )
@@ -174,6 +175,13 @@ def test_a_file_of_results_is_a_recording(gpusim_run, cupy, tmp_path):
     assert gpusim_run("run", "basic", "--size", 4096, "--out", path, *QUICK).code == 0
     outcome = gpusim_run("compare", "basic", "--recorded", path, "--size", 4096)
     assert outcome.code == 0 and "measured: Fake GPU" in outcome.flat
+    assert "other machine code" not in outcome.flat
+    document = json.loads(path.read_text())
+    document["problems"][0]["launches"][0]["code_sha256"] = "0" * 64
+    path.write_text(json.dumps(document))
+    outcome = gpusim_run("compare", "basic", "--recorded", path, "--size", 4096)
+    assert "scale was measured with other machine code than is counted here" in outcome.flat
+    assert "vector_add was measured with other" not in outcome.flat
     assert "nothing of banks was timed at size" in gpusim_run("compare", "banks", "--recorded", path).sentence
 
 

@@ -118,4 +118,4 @@ def test_times_of_a_file(tmp_path):
     assert recording.of("j", 1, "hot").median == 1.5 and recording.of("j", 2, "hot") is None
     assert recording.sizes("k") == [1] and recording.source == "Fake, driver 1, 2020-01-01"
     del results.times["k/1/whole"]  # as in the recording that the package ships
-    assert times.recording_of(HEADER, results.times.values()).of("k", 1, "cold") == times.Time(11, 9, 13, 10)
+    assert times.recording_of(results.document()).of("k", 1, "cold") == times.Time(11, 9, 13, 10)
