@@ -134,6 +134,8 @@ class Case:
     min_arch: int = 75
     hangs: bool = False
     """Threads may wait for others that never come, so that a GPU could run it forever: it is not launched on one."""
+    needs_gpu: str | None = None
+    """For what only a GPU can show: what of it is not simulated.  Its launches, the kernel part alone, are."""
     aliases: tuple[str, ...] = ()
     """Other names that ``find`` knows it by: the first of a row of variants also has the name of the row."""
 

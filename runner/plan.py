@@ -31,6 +31,7 @@ LARGER = {
     "softmax": 512,
     "threads": 1 << 18,
     "tiles": 1 << 18,
+    "transfers": 1 << 18,
     "transpose": 1024,
 }
 SHAPES = ((3, 96, 270), (1, 33, 33), (2, 256, 500), (1, 16, 16))  # grid, block, n of a plain file's launches
@@ -55,14 +56,16 @@ def buffer_spec(name: str, array: np.ndarray[Any, Any], seed: int) -> dict[str, 
     return spec
 
 
-def catalogue_plan(folder: Path, large: bool = False) -> dict[str, Any]:
+def catalogue_plan(folder: Path, large: bool = False, only: str | None = None) -> dict[str, Any]:
     """Compile the catalogue's sources, one cubin a source file, and list the launches of its cases.
 
-    ``large``: at the cases' own sizes, not the small ones.
+    ``large``: at the cases' own sizes, not the small ones, to be timed.  ``only``: this family.
     """
     cubins: dict[str, str] = {}
     launches: list[dict[str, Any]] = []
     for family, cases in kernels.families().items():
+        if only not in (None, family):
+            continue
         sources: dict[Path, list[str]] = {}
         for case in cases:
             sources.setdefault(case.source, []).extend(case.names)
@@ -73,7 +76,7 @@ def catalogue_plan(folder: Path, large: bool = False) -> dict[str, Any]:
             cubins[source.stem] = f"{source.stem}.cubin"
             lowered[source] = dict(made.lowered)
         for case in cases:
-            if case.hangs:
+            if case.hangs or (large and case.needs_gpu):  # those are timed by gpusim.runner.transfers
                 continue
             larger = [LARGER[family]] if family in LARGER else []
             for size in case.sizes if large else dict.fromkeys((*case.small_sizes, *larger)):
@@ -133,10 +136,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Write a plan of launches with its cubins.")
     parser.add_argument("what", help="'catalogue', 'times', or a .cu file")
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--family", help="of the catalogue, this family only")
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
     if options.what in ("catalogue", "times"):
-        plan = catalogue_plan(options.folder, large=options.what == "times")
+        plan = catalogue_plan(options.folder, large=options.what == "times", only=options.family)
     else:
         plan = file_plan(Path(options.what), options.folder)
     (options.folder / "plan.json").write_text(json.dumps(plan))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from gpusim import kernels, report
-from gpusim.api import Progress
+from gpusim.api import Kernel, Progress
 from gpusim.cli import argspec, files
 from gpusim.cli.catalogue import (
     CHECK_WORK,
@@ -32,6 +32,7 @@ from gpusim.result import SCHEMA, Result
 from gpusim.trace import TraceRecorder, load_trace
 
 EXIT_CHECK_FAILED = 1
+OF_FILES = ("a catalogue kernel and brings its own launch", "kernel", "grid", "block", "shared", "args")
 
 
 @dataclass
@@ -47,8 +48,8 @@ class Options:
     size: int | None
     arch: str | None
     compiler: tuple[str, ...]
-    trace: Path | None
-    execute: bool
+    trace: Path | None = None
+    execute: bool = False
 
 
 @dataclass
@@ -64,18 +65,37 @@ class Analysis:
     check: Check | None = None
 
 
+def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The argument TARGET and the options that say what of it is launched, for several commands; see ``Options``."""
+    options = (
+        click.argument("target"),
+        click.option(
+            "--kernel", metavar="NAME", help="Kernel of a file; a name expression for a template: 'k<float,32>'."
+        ),
+        click.option("--grid", metavar="X,Y,Z", help="Blocks in the grid, for example 256,256."),
+        click.option("--block", metavar="X,Y,Z", help="Threads in a block, for example 32,16."),
+        click.option("--shared", type=click.IntRange(min=0), metavar="BYTES", help="Dynamic shared memory of a block."),
+        click.option("--arg", "args", multiple=True, metavar="SPEC", help="A kernel argument, in order; see below."),
+        click.option("--size", type=click.IntRange(min=1), metavar="N", help="Problem size of a catalogue kernel."),
+        click.option(
+            "--arch", metavar="sm_90", help="Architecture to compile for, or to pick from a file with several."
+        ),
+        click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="Macro for the compiler."),
+        click.option("-I", "includes", multiple=True, metavar="DIR", help="Directory of headers for the compiler."),
+        click.option("--option", "compiler", multiple=True, metavar="OPTION", help="Any other compiler option."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def compiler_options(defines: Sequence[str], includes: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
+    """What -D, -I and --option pass to the compiler."""
+    return (*(f"-D{d}" for d in defines), *(f"-I{d}" for d in includes), *others)
+
+
 @click.command(epilog=argspec.GRAMMAR)
-@click.argument("target")
-@click.option("--kernel", metavar="NAME", help="Kernel of a file; a name expression for a template: 'k<float,32>'.")
-@click.option("--grid", metavar="X,Y,Z", help="Blocks in the grid, for example 256,256.")
-@click.option("--block", metavar="X,Y,Z", help="Threads in a block, for example 32,16.")
-@click.option("--shared", type=click.IntRange(min=0), metavar="BYTES", help="Dynamic shared memory of a block.")
-@click.option("--arg", "args", multiple=True, metavar="SPEC", help="A kernel argument, in order; see below.")
-@click.option("--size", type=click.IntRange(min=1), metavar="N", help="Problem size of a catalogue kernel.")
-@click.option("--arch", metavar="sm_90", help="Architecture to compile for, or to pick from a file with several.")
-@click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="Macro for the compiler.")
-@click.option("-I", "includes", multiple=True, metavar="DIR", help="Directory of headers for the compiler.")
-@click.option("--option", "compiler", multiple=True, metavar="OPTION", help="Any other compiler option.")
+@target_options
 @click.option("--trace", type=click.Path(path_type=Path), metavar="FILE", help="Record the launches to a trace file.")
 @click.option("--execute", is_flag=True, help="Execute every thread, also where counters do not need it.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of the report.")
@@ -96,8 +116,7 @@ def analyze(
     TARGET is a name of the catalogue (see 'gpusim list'), a CUDA source, a cubin (also a fatbin, an object file or a
     program that contains one), or a trace file.
     """
-    passed = (*(f"-D{d}" for d in defines), *(f"-I{d}" for d in includes), *compiler)
-    analysis = run(Options(target=target, compiler=passed, **given))
+    analysis = run(Options(target=target, compiler=compiler_options(defines, includes, compiler), **given))
     if as_json:
         click.echo(json.dumps(document(analysis), indent=1))
     else:
@@ -110,17 +129,25 @@ def analyze(
 
 def run(options: Options) -> Analysis:
     """Find the target and execute or recount it."""
-    path = Path(options.target)
-    if options.target in kernels.names():
-        return _run_case(kernels.find(options.target), options)
+    target = find_target(options.target)
+    if isinstance(target, Case):
+        return _run_case(target, options)
+    return _run_trace(target, options) if files.kind_of(target) == "trace" else _run_file(target, options)
+
+
+def find_target(name: str) -> Case | Path:
+    """What a TARGET is: a case of the catalogue, or a file that exists.  Raises InputError or UsageError."""
+    path = Path(name)
+    if name in kernels.names():
+        return kernels.find(name)
     if path.exists():
-        return _run_trace(path, options) if files.kind_of(path) == "trace" else _run_file(path, options)
+        return path
     if path.suffix or len(path.parts) > 1:
         raise InputError(f"{path} cannot be read: there is no such file")
-    return _run_case(kernels.find(options.target), options)  # the error that names the nearest
+    return kernels.find(name)  # also a row's name; else the error that names the nearest
 
 
-def _refuse(options: Options, what: str, *names: str) -> None:
+def refuse(options: Options, what: str, *names: str) -> None:
     """Raises UsageError for options that make no sense for a target."""
     for name in names:
         if getattr(options, name) not in (None, (), False):
@@ -129,7 +156,7 @@ def _refuse(options: Options, what: str, *names: str) -> None:
 
 
 def _run_case(case: Case, options: Options) -> Analysis:
-    _refuse(options, "a catalogue kernel and brings its own launch", "kernel", "grid", "block", "shared", "args")
+    refuse(options, *OF_FILES)
     module = compile_case(case, options.arch, options.compiler)
     size, note = (options.size, "") if options.size is not None else choose_size(case, module)
     problem = case.build(size)
@@ -146,36 +173,60 @@ def _run_case(case: Case, options: Options) -> Analysis:
             else:
                 checked = check_elsewhere(case, module, size)
     notes = [note] if note else []
+    if case.needs_gpu:
+        notes.append(
+            f"{case.needs_gpu}: what is counted here is the kernel alone; 'gpusim run {case.name}' measures the rest "
+            "on a GPU, and with --recorded h200 shows what an H200 gave"
+        )
     if case.wrong:
         notes.append(f"wrong on purpose: {case.wrong}")
     return Analysis("catalogue", case.name, results, notes, case, size, checked)
 
 
-def _run_file(path: Path, options: Options) -> Analysis:
-    _refuse(options, "a file, not a catalogue kernel", "size")
+@dataclass(frozen=True)
+class FileLaunch:
+    """A launch of a kernel of a file, as the options say."""
+
+    kernel: Kernel
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    args: list[Any]
+    shared: int
+    notes: list[str]
+
+
+def file_launch(path: Path, options: Options) -> FileLaunch:
+    """The module in the file, its kernel, and the launch that the options describe.  Raises UsageError."""
+    refuse(options, "a file, not a catalogue kernel", "size")
     module = files.open_module(path, options.kernel, files.CompileOptions(options.arch, options.compiler))
     kernel = files.pick_kernel(module, options.kernel, path)
     for name, value, example in (("grid", options.grid, "256,256"), ("block", options.block, "32,16")):
         if value is None:
             raise UsageError(f"--{name} is missing: {kernel.name} needs a launch, for example --{name} {example}")
     files.check_arguments(kernel, options.args)
-    grid, block = _shape("grid", options.grid or ""), _shape("block", options.block or "")
+    grid, block = shape_of("grid", options.grid or ""), shape_of("block", options.block or "")
     args = argspec.parse_all(options.args)
+    notes = [f"compiler warning: {line}" for line in module.log.splitlines() if ": warning" in line]
+    return FileLaunch(kernel, grid, block, args, options.shared or 0, notes)
+
+
+def _run_file(path: Path, options: Options) -> Analysis:
+    wanted = file_launch(path, options)
+    kernel = wanted.kernel
     with _recorder(options.trace) as listeners, progress_bar(kernel.name) as progress:
         run = kernel.launch if options.execute or listeners else kernel.count
-        result = run(grid, block, args, options.shared or 0, listeners=listeners, progress=progress)
-    notes = [f"compiler warning: {line}" for line in module.log.splitlines() if ": warning" in line]
-    return Analysis(files.kind_of(path), str(path), [result], notes)
+        result = run(wanted.grid, wanted.block, wanted.args, wanted.shared, listeners=listeners, progress=progress)
+    return Analysis(files.kind_of(path), str(path), [result], wanted.notes)
 
 
 def _run_trace(path: Path, options: Options) -> Analysis:
     refused = ("kernel", "grid", "block", "shared", "args", "size", "arch", "compiler", "trace", "execute")
-    _refuse(options, "a trace, which is counted as it was recorded", *refused)
+    refuse(options, "a trace, which is counted as it was recorded", *refused)
     trace = load_trace(path)
     return Analysis("trace", str(path), trace.count(), [f"recounted from a trace by gpusim {trace.made_by}"])
 
 
-def _shape(name: str, text: str) -> tuple[int, ...]:
+def shape_of(name: str, text: str) -> tuple[int, ...]:
     try:
         shape = tuple(int(part) for part in text.replace("x", ",").split(","))
     except ValueError:
@@ -239,6 +290,7 @@ def document(analysis: Analysis) -> dict[str, Any]:
             "title": case.title,
             "lesson": case.lesson,
             "wrong": case.wrong,
+            "needs_gpu": case.needs_gpu,
             "size": analysis.size,
             "sizes": list(case.sizes),
         }

@@ -118,6 +118,8 @@ def compare(
         raise UsageError("--device and --seconds belong to --gpu, which measures now")
     if recorded is not None and gpu:
         raise UsageError("--recorded and --gpu exclude each other: times are either recorded or measured now")
+    if all(case.needs_gpu for case in kernels.families()[family]):
+        raise UsageError(f"{kernels.families()[family][0].needs_gpu}: 'gpusim run {family}' compares them on a GPU")
     cases = kernels.families()[family]
     chosen = size if size is not None else measuring.default_size(cases)
     recording, results = None, None

@@ -16,6 +16,7 @@ import click
 from gpusim import __version__
 from gpusim.cli.analyze import analyze
 from gpusim.cli.compare import compare
+from gpusim.cli.counters import counters
 from gpusim.cli.doctor import doctor
 from gpusim.cli.listing import list_cases
 from gpusim.cli.run import run
@@ -80,5 +81,6 @@ main.add_command(analyze)
 main.add_command(compare)
 main.add_command(run)
 main.add_command(validate)
+main.add_command(counters)
 main.add_command(list_cases)
 main.add_command(doctor)
