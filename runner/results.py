@@ -65,11 +65,12 @@ def describe(facts: DeviceFacts, arch: str, criterion: Criterion, command: str) 
 
 @dataclass
 class Results:
-    """What a file holds; ``problems`` and ``times`` by their ids."""
+    """What a file holds; ``problems``, ``times`` and ``counters`` (of ``validate --counters``) by their ids."""
 
     header: dict[str, Any]
     problems: dict[str, dict[str, Any]] = field(default_factory=dict)
     times: dict[str, dict[str, Any]] = field(default_factory=dict)
+    counters: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def done(self, problem: str, cubin_sha256: str) -> bool:
         """Whether a problem was run with that machine code (a failure for want of memory does not count)."""
@@ -102,6 +103,7 @@ class Results:
             "left_out": failures,
             "problems": list(self.problems.values()),
             "times": list(self.times.values()),
+            **({"counters": list(self.counters.values())} if self.counters else {}),
         }
 
 
@@ -128,6 +130,7 @@ def load(path: Path) -> Results:
         document["header"],
         {problem["id"]: problem for problem in document["problems"]},
         {entry["id"]: entry for entry in document["times"]},
+        {entry["id"]: entry for entry in document.get("counters", ())},
     )
 
 

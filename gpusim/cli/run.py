@@ -12,6 +12,8 @@ from rich.text import Text
 
 from gpusim.cli import measuring
 from gpusim.cli.measuring import Row
+from gpusim.cli.transfers import run_transfers
+from gpusim.errors import UsageError
 from gpusim.report.terminal import Style, Terminal, make_console
 from gpusim.runner import device as devices
 from gpusim.runner import results as files
@@ -30,11 +32,21 @@ BAR = 24  # columns of the longest bar
 @click.option("--arch", metavar="sm_90", help="Architecture to compile for; the GPU's own by default.")
 @measuring.seconds_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON document, that of the file, instead of the table.")
+@click.option("--recorded", metavar="DEVICE", help="Of transfers: show what was recorded: h200; needs no GPU.")
+@click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="Of stream_overlap: draw the streams.")
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="FILE", help="File of results; a new one in gpusim-results/."
 )
 def run(
-    target: str, size: int | None, number: int, arch: str | None, seconds: float, as_json: bool, out: Path | None
+    target: str,
+    size: int | None,
+    number: int,
+    arch: str | None,
+    seconds: float,
+    as_json: bool,
+    out: Path | None,
+    recorded: str | None,
+    svg: Path | None,
 ) -> int:
     """Run TARGET, a kernel or a family of the catalogue, on a real GPU: check its result, then time it.
 
@@ -42,6 +54,14 @@ def run(
     flush of the L2 cache, and hot, of many launches back to back.
     """
     cases = measuring.chosen_cases(target)
+    if all(case.needs_gpu for case in cases):
+        if out is not None or arch is not None:
+            raise UsageError("--out and --arch do not apply to transfers: --json prints the results")
+        return run_transfers((target,), size=size, device=number, recorded=recorded, svg=svg, as_json=as_json)
+    if recorded is not None or svg is not None:
+        raise UsageError(
+            f"--recorded and --svg belong to transfers: 'gpusim compare {cases[0].family} --recorded h200'"
+        )
     chosen = size if size is not None else measuring.default_size(cases)
     if out is not None:
         files.check_new(out)

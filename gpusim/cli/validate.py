@@ -9,12 +9,13 @@ from pathlib import Path
 import click
 
 from gpusim import Module, kernels
-from gpusim.cli import measuring
+from gpusim.cli import measuring, validate_counters
 from gpusim.cli.catalogue import compile_case
 from gpusim.errors import UsageError
 from gpusim.kernels import Case
 from gpusim.report.terminal import Style, Terminal, make_console
 from gpusim.runner import device as devices
+from gpusim.runner import ncu
 from gpusim.runner import results as files
 from gpusim.runner.cases import measure_all
 from gpusim.runner.results import Results, header_of
@@ -34,14 +35,27 @@ Job = tuple[Case, int, Module]
 @click.option("--family", "chosen", multiple=True, metavar="F", help="Only this family; may be given several times.")
 @click.option("--arch", metavar="sm_90", help="Architecture to compile for; the GPU's own by default.")
 @measuring.seconds_option
-def validate(out: Path | None, number: int, chosen: tuple[str, ...], arch: str | None, seconds: float) -> int:
+@click.option("--counters", is_flag=True, help="Also compare the exact counters with Nsight Compute's, at small sizes.")
+@click.option("--ncu", "program", metavar="PATH", help="With --counters: ncu, if it is not found by itself.")
+def validate(
+    out: Path | None,
+    number: int,
+    chosen: tuple[str, ...],
+    arch: str | None,
+    seconds: float,
+    counters: bool,
+    program: str | None,
+) -> int:
     """Check and time every kernel of the catalogue at all of its sizes on a real GPU.
 
     The file of results is written after every family and size, so that an interrupted run can be continued by the same
     command: what was measured with the same machine code is not measured again. It can be given to 'gpusim compare
     --recorded FILE'.
     """
+    if program is not None and not counters:
+        raise UsageError("--ncu belongs to --counters")
     families = _families(chosen)
+    tool = ncu.find(program) if counters else None
     with devices.opened(number) as device:
         target = measuring.chosen_arch(device, arch)
         path = out if out is not None else files.FOLDER / f"{files.slug(device.facts.name)}_times.json.gz"
@@ -58,8 +72,12 @@ def validate(out: Path | None, number: int, chosen: tuple[str, ...], arch: str |
             groups = list(todo(families, target, results, bar))
             _measure(device, groups, results, criterion, path, bar)
     files.replace(path, results.document())
+    if tool is not None:
+        with _whole_bar() as bar:
+            validate_counters.count_all(families, target, number, tool, results, path, bar.doing)
     show(Terminal(make_console(), Style(None)), results, families, path)
-    return measuring.EXIT_WRONG_RESULT if measuring.wrong(results) else 0
+    unequal = any(not each["equal"] for each in results.counters.values())
+    return measuring.EXIT_WRONG_RESULT if measuring.wrong(results) or unequal else 0
 
 
 def _families(chosen: Sequence[str]) -> dict[str, tuple[Case, ...]]:
@@ -93,12 +111,12 @@ def todo(
         for number, case in enumerate(cases):
             if bar is not None:
                 bar.doing(f"compiling {name}", number, len(cases))
-            if not case.hangs:
+            if not case.hangs and not case.needs_gpu:  # transfers are measured by 'gpusim run' in their own way
                 try:
                     modules[case.name] = compile_case(case, arch)
                 except UsageError:  # it needs a later architecture
                     continue
-        for size in dict.fromkeys(size for case in cases for size in case.sizes):
+        for size in dict.fromkeys(size for case in cases if case.name in modules for size in case.sizes):
             jobs = [
                 (case, size, modules[case.name])
                 for case in cases
@@ -169,6 +187,11 @@ def show(terminal: Terminal, results: Results, families: dict[str, tuple[Case, .
     for sentence in measuring.remarks(results):
         if purposely not in sentence:
             terminal.text(sentence, "yellow", 0)
+    if results.counters:
+        terminal.text(validate_counters.verdict(results), indent=0)
+        for each in results.counters.values():
+            for text in each["differences"]:
+                terminal.text(f"{each['id']}: {text}", "bold red", 0)
     terminal.text(measuring.source_of(results.header), "dim", 0)
     terminal.text(
         f"{len(results.times)} times in {path}: 'gpusim compare FAMILY --recorded {path}' shows them", "dim", 0

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from fake_cupy import CudaError, FakeCupy
 
+import gpusim
 from gpusim import kernels
 from gpusim.cli import compare as comparing
 from gpusim.cli.run import bar, microseconds
 from gpusim.kernels import Reference
-from gpusim.runner import device, times
+from gpusim.runner import device, ncu, times
 
 QUICK = ("--seconds", 0.002)
 
@@ -300,3 +301,52 @@ def test_bars():
     assert bar(10, 10) == "█" * 24 and bar(5, 10) == "█" * 12 and bar(1e-9, 10) == "▏" and bar(1, 0) == ""
     assert bar(10.2, 24) == "█" * 10 + "▎"
     assert microseconds(3.14159) == "3.14" and microseconds(271.84) == "271.8" and microseconds(123456.7) == "123,457"
+
+
+# ---- with Nsight Compute's counters ---------------------------------------------------------------------------------
+
+
+def hardware_that_counts(monkeypatch, wrong=()):
+    """ncu's answers are the simulator's own numbers, except for the kernels ``wrong``."""
+    asked = []
+
+    def count(tool, cubin, launches, names, *, source=False, device=0):
+        asked.append(launches)
+        module = gpusim.load(cubin)
+        found = []
+        for launch in launches:
+            result = module[launch.kernel].launch(launch.grid, launch.block, list(launch.args), launch.shared)
+            off = module[launch.kernel].name in wrong
+            metrics = {k: v + (off and k == "smsp__sass_inst_executed.sum") for k, v in result.metrics.items()}
+            found.append(ncu.Counted(launch.kernel, metrics))
+        return ncu.Session(found, "ncu", ())
+
+    monkeypatch.setattr(ncu, "find", lambda program: ncu.Tool("ncu", "2025.3"))
+    monkeypatch.setattr(ncu, "count", count)
+    return asked
+
+
+def test_counters_are_validated_and_not_counted_twice(gpusim_run, cupy, monkeypatch, tmp_path):
+    replaced(monkeypatch, "basic", sizes=(97,))
+    asked = hardware_that_counts(monkeypatch)
+    path = tmp_path / "x.json"
+    outcome = validate(gpusim_run, path, "--counters")
+    assert outcome.code == 0 and "exact ones of 2 kernels equal the hardware's" in outcome.flat, outcome.err
+    assert [e["equal"] for e in json.loads(path.read_text())["counters"]] == [True, True] and len(asked) == 2
+    assert validate(gpusim_run, path, "--counters").code == 0 and len(asked) == 2
+
+
+def test_a_counter_that_differs_fails_the_validation(gpusim_run, cupy, monkeypatch, tmp_path):
+    replaced(monkeypatch, "basic", sizes=(97,))
+    hardware_that_counts(monkeypatch, wrong={"scale"})
+    outcome = validate(gpusim_run, tmp_path / "x.json", "--counters")
+    assert outcome.code == 1 and "counters: 1 of 2 kernels differ from the hardware: scale/" in outcome.flat
+    assert "smsp__sass_inst_executed.sum" in outcome.out
+
+
+def test_transfers_are_run_in_their_own_way(gpusim_run):
+    shown = gpusim_run("run", "transfers", "--recorded", "h200")
+    assert shown.code == 0 and "NVIDIA H200" in shown.flat
+    assert "--recorded and --svg belong to transfers" in gpusim_run("run", "scale", "--recorded", "h200").sentence
+    assert "do not apply to transfers" in gpusim_run("run", "transfers", "--out", "x.json").sentence
+    assert "--ncu belongs to --counters" in gpusim_run("validate", "--ncu", "x").sentence
