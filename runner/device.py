@@ -7,6 +7,9 @@ comes from a pool of its own, which is emptied at the end.
 
 from __future__ import annotations
 
+import atexit
+import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -130,7 +133,27 @@ def guarded(doing: str) -> Iterator[None]:
         sentence = translated(error, doing)
         if sentence is None:
             raise
+        if sentence.lost:
+            _keep(sentence)
         raise sentence from error
+
+
+_lost: list[GpuError] = []
+"""Errors that lost a device.  With them all that is on the device is kept: to give it back would only fail again."""
+
+
+def _keep(error: GpuError) -> None:
+    """Keep what is on a lost device until the process ends, and then let CuPy's complaints about it go nowhere."""
+    if not _lost:
+        atexit.register(_silence)
+    _lost.append(error)
+
+
+def _silence() -> None:
+    """Standard error to nowhere: CuPy writes a traceback for everything that it cannot give back to a lost device."""
+    with suppress(OSError, ValueError):
+        sys.stderr.flush()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def import_cupy() -> Any:
@@ -238,8 +261,9 @@ class Device:
 
     def release(self) -> None:
         """Give back the memory that nothing uses any more."""
-        with suppress(RuntimeError):
-            self._pool.free_all_blocks()
+        if not _lost:
+            with suppress(RuntimeError):
+                self._pool.free_all_blocks()
 
 
 def _facts(cupy: Any, number: int) -> tuple[DeviceFacts, Nvml | None]:

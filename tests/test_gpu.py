@@ -195,3 +195,23 @@ def test_the_command(device, tmp_path: Path, monkeypatch):
     assert all(p["check"]["equal"] for p in document["problems"])
     again = subprocess.run(command, capture_output=True, text=True, check=False)
     assert again.returncode == 2 and "exists and is not overwritten" in again.stderr
+
+
+def test_the_command_that_loses_the_device(device, tmp_path: Path):
+    script = f"""
+import dataclasses, sys
+import numpy as np
+import gpusim
+from gpusim import kernels
+from gpusim.cli import main, measuring
+from gpusim.kernels import Launch, Problem, Reference
+case = dataclasses.replace(kernels.find("scale"), build=lambda n: Problem(
+    dict(a=np.ones(32, np.int32)), [Launch("lost", (1, 1, 1), (32, 1, 1), ("a",))], lambda: Reference(dict(a=None))))
+measuring.compile_case = lambda case, arch: gpusim.compile({LOST!r}, arch=arch)
+measuring.chosen_cases = lambda target: (case,)
+main(["run", "scale", "--size", "32", "--seconds", "0.01"])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert done.stderr.startswith("gpusim: the GPU stopped while running scale at size 32: it accessed an illegal")
+    assert done.stderr.count("\n") == 1 and not done.stdout

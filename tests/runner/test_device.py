@@ -97,11 +97,13 @@ def test_a_device_that_is_there():
         (RuntimeError("CuPy failed to load libcuda.so.1: no"), "CuPy cannot load a part of CUDA", False),
     ],
 )
-def test_errors_of_cuda_are_one_sentence(error, text, lost):
+def test_errors_of_cuda_are_one_sentence(error, text, lost, monkeypatch):
+    kept = []
+    monkeypatch.setattr(device, "_keep", kept.append)
     with pytest.raises(GpuError) as caught, guarded("trying"):
         raise error
     assert text in str(caught.value) and "\n" not in str(caught.value)
-    assert caught.value.exit_code == 3 and caught.value.lost == lost
+    assert caught.value.exit_code == 3 and caught.value.lost == lost and kept == [caught.value] * lost
 
 
 def test_other_errors_are_left_alone():

@@ -102,9 +102,11 @@ def test_files_that_are_something_else(tmp_path, text):
         files.read_document(tmp_path / "none.json")
 
 
-def test_a_recording_that_is_no_validation_is_not_continued():
+def test_a_file_of_measure_py_is_not_continued(tmp_path):
+    path = tmp_path / "x.json"
+    files.replace(path, {"header": HEADER, "left_out": [], "times": entries("k/1", 5)})
     with pytest.raises(InputError, match="was not written by 'gpusim validate'"):
-        files.load(times.FOLDER / "h200_times.json.gz")
+        files.load(path)
 
 
 def test_times_of_a_file(tmp_path):
