@@ -299,6 +299,9 @@ def explain(text: str, device: int = 0) -> NoGpuError | UsageError | None:
     error = re.search(r"CUDA(?:Runtime|Driver)Error: (.*)", text)
     if error:
         return NoGpuError(f"the launch failed on the GPU: {error[1].strip()}")
+    error = re.search(r"^(?:\w+\.)*\w*(?:Error|Exception): (.*)", text, re.M)
+    if error:
+        return NoGpuError(f"the launch could not be made: {error[1].strip()}")
     if "LibraryNotLoaded" in text or "Failed to initialize the profiler" in text:
         return NoGpuError(
             "ncu cannot start the profiler on this machine: its driver or container offers no GPU counters"

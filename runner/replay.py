@@ -84,7 +84,8 @@ def main(arguments: list[str] | None = None) -> int:
                 args.append(np.dtype(spec["scalar"]).type(spec["value"]))
                 continue
             if "bytes" in spec:
-                args.append(np.frombuffer(bytes.fromhex(spec["bytes"]), np.uint8))  # CuPy passes an array's contents
+                raw = bytes.fromhex(spec["bytes"])
+                args.append(np.frombuffer(raw, f"V{len(raw)}"))  # CuPy passes an array of one element by value
                 continue
             if spec["buffer"] not in buffers:
                 buffers[spec["buffer"]] = cupy.asarray(make_buffer(spec, folder))

@@ -64,8 +64,10 @@ def timeline(measured: Sequence[tuple[int, int, str, float, float]]) -> list[Ope
 
     The event before an operation tells when its stream had come to it.  One engine carries out all copies in, one all
     copies out, and a kernel of this size fills the multiprocessors: so an operation starts when it is ready and the one
-    before it of its kind has ended.
+    before it of its kind has ended.  Times are made to begin with the first that is ready.
     """
+    begun = min((each[3] for each in measured), default=0.0)
+    measured = [(*each[:3], each[3] - begun, each[4] - begun) for each in measured]
     found = []
     free: dict[str, float] = {}
     for stream, chunk, kind, before, after in sorted(measured, key=lambda each: each[4]):
@@ -356,7 +358,7 @@ class Overlapped:
 
 def _overlap(bench: Bench, case: kernels.Case, words: int) -> dict[str, Any]:
     problem = case.build(words)
-    kinds = [(True, streams) for streams in STREAMS] + [(False, STREAMS[-1])]
+    kinds = [(True, streams) for streams in STREAMS] + [(False, STREAMS[0]), (False, STREAMS[-1])]
     works = [Overlapped(bench, problem, words, pinned, streams) for pinned, streams in kinds]
     for work, (pinned, streams) in zip(works, kinds, strict=True):
         work.target.fill(0)

@@ -105,6 +105,10 @@ def test_a_path_that_is_no_program(tmp_path):
         ),
         ("==ERROR== Failed to initialize the profiler: LibraryNotLoaded", "cannot start the profiler"),
         ("==WARNING== No kernels were profiled.", "saw no kernel"),
+        (
+            'Traceback (most recent call last):\n  File "f"\nTypeError: no such type\n',
+            "could not be made: no such type",
+        ),
     ],
 )
 def test_known_messages_are_explained(text, says):

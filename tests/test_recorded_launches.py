@@ -26,6 +26,7 @@ DATA = Path(__file__).parent / "data"
 RECORDINGS = (
     "h200_catalogue", "h200_control", "h200_groups", "h200_flow", "h200_flow_more", "h200_flow_barriers",
     "h200_locks", "h200_calls", "h200_barriers", "h200_mbarrier", "h200_flow_held",
+    "h200_transfers",
 )  # fmt: skip
 
 # The plain hardware counter of conflicts also sees arbitration between warps, a few events that change from run to run;
@@ -180,7 +181,7 @@ def test_the_compiler_still_makes_the_recorded_code(family):
     """The committed sources compile to the recorded machine code, so the catalogue's counts are the hardware's."""
     for case in kernels.families()[family]:
         made = gpusim.compile(case.source, arch="sm_90", options=case.options, names=case.names)
-        recorded = module("h200_catalogue", case.source.stem)
+        recorded = module("h200_transfers" if family == "transfers" else "h200_catalogue", case.source.stem)
         for kernel in case.names:
             function = made[kernel].function
             assert function.code_sha256 == recorded[function.name].function.code_sha256, f"{case.name}: {kernel}"

@@ -184,7 +184,7 @@ def verdict(compared: Sequence[Comparison]) -> str:
     modelled = sum(row.exactness != "exact" for row in rows)
     off = sum(row.state == "modelled" for row in rows)
     if modelled:
-        text += f"; {modelled} are modelled, and {off or 'none'} of them {'differ' if off != 1 else 'differs'}"
+        text += f"; {modelled} modelled, {off} of them off"
     return text
 
 

@@ -64,7 +64,7 @@ def _show_overlap(terminal: Terminal, result: dict[str, Any]) -> None:
         f"{size_text(result['bytes'])} copied in, worked on and copied out in {result['chunks']} pieces; each part "
         f"alone and whole: {', '.join(f'{kind} {us:,.0f} us' for kind, us in alone.items())}"
     )
-    one = next(run for run in runs if run["streams"] == 1)
+    one = {run["memory"]: run["time"]["median"] for run in runs if run["streams"] == 1}
     columns = [
         Column("host memory", no_wrap=True),
         _right("streams"),
@@ -77,10 +77,10 @@ def _show_overlap(terminal: Terminal, result: dict[str, Any]) -> None:
     for run in runs:
         time = run["time"]
         low, high = time["quartiles"]
-        gain = one["time"]["median"] / time["median"]
+        gain = f"{one[run['memory']] / time['median']:.2f} x" if run["memory"] in one else ""
         bar = Text("#" * round(BAR * time["median"] / longest), "green")
         quartiles = f"{low:,.0f} to {high:,.0f}"
-        cells.append([run["memory"], str(run["streams"]), f"{time['median']:,.0f} us", quartiles, f"{gain:.2f} x", bar])
+        cells.append([run["memory"], str(run["streams"]), f"{time['median']:,.0f} us", quartiles, gain, bar])
     terminal.table([*columns, ""], cells)
     best = min(run["time"]["median"] for run in runs)
     terminal.text(
