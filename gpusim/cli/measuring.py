@@ -156,7 +156,7 @@ def remarks(results: Results) -> list[str]:
         if not found["equal"] and not found["expected_to_differ"]:
             said.append(f"{problem['case']}: WRONG, and therefore not timed: {'; '.join(found['differences'])}")
         elif found["expected_to_differ"]:
-            said.append(f"{problem['case']} is wrong on purpose; its result {found['text']}")
+            said.append(f"{problem['case']} is wrong on purpose; its result: {found['text']}")
     most = results.header["criterion"]
     for entry in results.times.values():
         if entry["dropped"]:

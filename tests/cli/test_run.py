@@ -105,7 +105,7 @@ def test_a_wrong_result_is_said_and_not_timed(gpusim_run, cupy, monkeypatch):
 def test_wrong_on_purpose_is_no_failure(gpusim_run, cupy):
     outcome = gpusim_run("run", "counter_race", "--size", 1000, *QUICK)
     assert outcome.code == 0
-    assert "counter_race is wrong on purpose; its result differs from the NumPy reference, as it must" in outcome.flat
+    assert "counter_race is wrong on purpose; its result: differs from the NumPy reference, as it must" in outcome.flat
 
 
 def test_a_size_that_only_some_variants_take(gpusim_run, cupy):
