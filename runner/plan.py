@@ -34,8 +34,6 @@ LARGER = {
     "transfers": 1 << 18,
     "transpose": 1024,
 }
-# These wait for threads that never come: on a GPU the launch would hang, or end in any way.
-NOT_ON_A_GPU = {"barrier_in_branch", "reduce_add_sync_mask"}
 SHAPES = ((3, 96, 270), (1, 33, 33), (2, 256, 500), (1, 16, 16))  # grid, block, n of a plain file's launches
 
 
@@ -78,7 +76,7 @@ def catalogue_plan(folder: Path, large: bool = False, only: str | None = None) -
             cubins[source.stem] = f"{source.stem}.cubin"
             lowered[source] = dict(made.lowered)
         for case in cases:
-            if case.name in NOT_ON_A_GPU or (large and case.needs_gpu):  # those are timed by gpusim.runner.transfers
+            if case.hangs or (large and case.needs_gpu):  # those are timed by gpusim.runner.transfers
                 continue
             larger = [LARGER[family]] if family in LARGER else []
             for size in case.sizes if large else dict.fromkeys((*case.small_sizes, *larger)):

@@ -33,7 +33,7 @@ from gpusim.report import hardware
 from gpusim.report.hardware import Comparison, InstructionRow, Row
 from gpusim.report.terminal import Style, Terminal, make_console
 from gpusim.result import SCHEMA, Result
-from gpusim.runner import ncu, plan
+from gpusim.runner import ncu
 
 MARKS = {
     "equal": "",
@@ -122,7 +122,7 @@ def prepare(options: Options, capability: str | None = None) -> Work:
 
 def _of_case(case: Case, options: Options) -> Work:
     refuse(options, *OF_FILES)
-    if case.name in plan.NOT_ON_A_GPU:
+    if case.hangs:
         raise UsageError(f"{case.name} waits for threads that never come, so on a GPU it would not end: choose another")
     module = compile_case(case, options.arch, options.compiler)
     size, note = (options.size, "") if options.size is not None else choose_size(case, module)

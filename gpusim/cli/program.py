@@ -19,6 +19,8 @@ from gpusim.cli.compare import compare
 from gpusim.cli.counters import counters
 from gpusim.cli.doctor import doctor
 from gpusim.cli.listing import list_cases
+from gpusim.cli.run import run
+from gpusim.cli.validate import validate
 from gpusim.errors import CompileError, GpusimError
 
 EXIT_WRONG_USE = 2
@@ -77,6 +79,8 @@ def main(context: click.Context) -> None:
 
 main.add_command(analyze)
 main.add_command(compare)
+main.add_command(run)
+main.add_command(validate)
 main.add_command(counters)
 main.add_command(list_cases)
 main.add_command(doctor)
