@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from types import CodeType
 from typing import Any
 
@@ -32,9 +32,25 @@ Array = np.ndarray[Any, Any]
 # processor's cache (2**20 words, 4 MiB).  Measured on two cores with 32 MiB of L3.
 CHUNK_WORDS = 1 << 20
 LEAST_CHUNK, MOST_CHUNK = 1 << 14, 1 << 16
+SHARED_CHUNK = 1 << 12  # threads of a chunk below which two take as long as one with both
 
 
 _BRANCHES = ("branch", "branch_any", "branch_divergent", "branch_convergent", "call")
+
+
+HELD_BYTES = 31 << 20
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Let glibc's malloc keep what NumPy's temporaries give back, instead of returning it to the system each time.
+
+    A page that comes back costs a page fault, for arrays of some hundred KiB several times what computing them does.
+    malloc maps a large block apart, and when the first of them is freed it takes that size (at most 32 MiB) as the new
+    limit from which to do so: mallopt(3), M_MMAP_THRESHOLD.  Nothing is touched, so no memory is used; other
+    allocators ignore it.
+    """
+    np.empty(HELD_BYTES, np.uint8)
 
 
 def chunk_size(registers: int) -> int:
@@ -132,7 +148,8 @@ class Engine:
         self.flow = Flow(self.chunk)
         self.memory = self._new_memory()
         self.total_blocks = grid[0] * grid[1] * grid[2]
-        self.chunk_blocks = max(1, min(self.total_blocks, chunk_threads // self.chunk.threads))
+        self.chunk_blocks = self._blocks_a_chunk(chunk_threads)
+        self.sharing: parallel.Sharing | None = None
         self._bind()
         count = len(self.program.blocks)
         self.block_warps = [0] * count
@@ -143,6 +160,12 @@ class Engine:
         self, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int, local_bytes: int
     ) -> Chunk:
         return Chunk(grid, block, shared_bytes, local_bytes)
+
+    def _blocks_a_chunk(self, most: int) -> int:
+        """Half of the grid, so that two processes can share it, but no more than ``most`` and no less than some threads."""
+        threads = self.chunk.threads
+        half = -(-self.total_blocks // 2) * threads
+        return max(1, min(self.total_blocks, min(most, max(half, SHARED_CHUNK)) // threads))
 
     def _new_memory(self) -> Any:
         return MemoryUnit(self.chunk, self.device, self.shared_start, self._access, self._describe)
@@ -238,25 +261,35 @@ class Engine:
             if progress is not None:
                 progress(done, total)
 
+        keep_freed_memory()
         with np.errstate(all="ignore"):
-            before = time.perf_counter()
-            processes = min(self._processes(), len(pieces) - 1)
-            watch = parallel.Watch(self.device)
-            with self.heard_by(watch) if processes > 1 else nullcontext():
-                self.run_chunk(blocks(pieces[0]))
-            tell(pieces[0][1])
-            if processes > 1 and (time.perf_counter() - before) * (len(pieces) - 1) > parallel.WORTH:
+            processes = min(self._processes(), len(pieces))
+            if processes > 1:
                 try:
-                    rest = [blocks(piece) for piece in pieces[1:]]
-                    parallel.run_apart(self, rest, processes, watch, lambda k: tell(pieces[k * processes][1]))
+                    self._run_shared(parallel.Sharing(self, [blocks(p) for p in pieces], processes), pieces, tell)
                     return self.tally()
                 except parallel.Conflict:
                     self._begin_anew()
-                    self.run_chunk(blocks(pieces[0]))
-            for piece in pieces[1:]:
+            for piece in pieces:
                 self.run_chunk(blocks(piece))
                 tell(piece[1])
         return self.tally()
+
+    def _run_shared(
+        self, sharing: parallel.Sharing, pieces: list[tuple[int, int]], tell: Callable[[int], None]
+    ) -> None:
+        """Execute chunks as long as no other process has got them.  Raises Conflict."""
+        self.sharing = sharing
+        try:
+            with self.heard_by(sharing.watches[0]):
+                while sharing.position < sharing.mine:
+                    self.run_chunk(sharing.pieces[sharing.position])
+                    tell(pieces[sharing.position][1])
+                    sharing.position += 1
+            sharing.finish()
+        finally:
+            self.sharing = None
+            sharing.close()
 
     def run_chunk(self, numbers: Array) -> None:
         """Execute the blocks with these linear numbers."""
@@ -326,6 +359,8 @@ class Engine:
         address: int | None = self.program.instructions[0].address
         functions, warps, lanes = self.functions, self.block_warps, self.block_lanes
         while address is not None:
+            if self.sharing is not None and self.sharing.open:
+                self.sharing.poll()
             entry = functions.get(address)
             if entry is None:
                 raise ExecutionError(f"control reached {address:#x}, which is no instruction of the kernel")

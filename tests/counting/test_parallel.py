@@ -56,18 +56,22 @@ extern "C" __global__ void ordered(const float *in, float *out, int n)
 def apart(monkeypatch):
     """Make every launch of more than two chunks use three processes; tells how often parts were run and in conflict."""
     told = {"run": 0, "conflict": 0}
-    original = parallel.run_apart
+    share, finish = parallel.Sharing._share, parallel.Sharing.finish
 
-    def counted(*args: Any) -> None:
+    def counted_share(self: parallel.Sharing, count: int) -> None:
         told["run"] += 1
+        share(self, count)
+
+    def counted_finish(self: parallel.Sharing) -> None:
         try:
-            original(*args)
+            finish(self)
         except parallel.Conflict:
             told["conflict"] += 1
             raise
 
     monkeypatch.setattr(parallel, "WORTH", -1.0)
-    monkeypatch.setattr(parallel, "run_apart", counted)
+    monkeypatch.setattr(parallel.Sharing, "_share", counted_share)
+    monkeypatch.setattr(parallel.Sharing, "finish", counted_finish)
     monkeypatch.setattr(engine, "LEAST_CHUNK", 256)
     monkeypatch.setattr(engine, "MOST_CHUNK", 256)
     return told
