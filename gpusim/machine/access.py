@@ -14,6 +14,7 @@ from gpusim.machine.atomics import add_vectors, apply_atomic, cast_spin_winners
 from gpusim.machine.chunk import Chunk
 from gpusim.machine.events import Access
 from gpusim.machine.memory import DeviceMemory
+from gpusim.machine.outer import Outer, plain
 from gpusim.sass.form import MemoryOp
 
 Array = np.ndarray[Any, Any]
@@ -69,7 +70,7 @@ class MemoryUnit:
         index: int,
         op: MemoryOp,
         space: str,
-        addresses: Array,
+        addresses: Array | Outer,
         mask: Array | None,
         origin: Array | None = None,
         reading: Array | None = None,
@@ -132,6 +133,18 @@ class MemoryUnit:
                 raise self._fault(index, f"{width}-byte access outside every buffer", outside, addresses, "global")
         return offsets
 
+    def _known_global(self, address: Any, width: int) -> Outer | None:
+        """The address if it is a sum that is certainly right in all threads, those that do not take part included."""
+        known = address.canonical() if isinstance(address, Outer) else None
+        if known is None or not known.aligned(width):
+            return None
+        base = self.device.base
+        return known if self.device.inside(known.low - base, known.high - base + width - 1) else None
+
+    def _table(self, width: int) -> Array:
+        """Device memory in elements of ``width`` bytes, at most 4."""
+        return self.device.bytes if width == 1 else self.device.words16 if width == 2 else self.device.words32
+
     def _checked_shared(self, index: int, addresses: Array, mask: Array | None, width: int) -> Array:
         """Byte offsets into a block's shared memory; inactive lanes get a harmless one."""
         offsets = addresses.astype(i64)
@@ -159,6 +172,8 @@ class MemoryUnit:
 
     def load(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> tuple[Array, ...]:
         """Words loaded by each lane."""
+        if op.space != "global":
+            address = plain(address)
         if op.space == "generic":
             return self._generic_load(index, op, address, mask)
         if not self._anyone(mask):
@@ -170,12 +185,19 @@ class MemoryUnit:
             return self._load_shared(index, op, address, mask)
         return self._load_local(index, op, address, mask)
 
-    def _load_global(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> tuple[Array, ...]:
+    def _load_global(self, index: int, op: MemoryOp, address: Any, mask: Array | None) -> tuple[Array, ...]:
+        known = self._known_global(address, op.width)
+        if known is not None:
+            self._event(index, op, "global", known.view(i64), mask)
+            table = self._table(op.width)
+            spread, first = known.spread(self.chunk.threads, table.itemsize, self.device.base)
+            found = [spread.take(table, first + k) for k in range(max(1, op.width // 4))]
+            return (_narrow(found[0], op.width, op.signed),) if op.width < 4 else tuple(found)
+        address = plain(address)
         offsets = self._checked_global(index, address, mask, op.width)
         self._event(index, op, "global", offsets + self.device.base, mask)
         if op.width < 4:
-            source = self.device.bytes if op.width == 1 else self.device.words16
-            return (_narrow(np.take(source, offsets >> (op.width - 1)), op.width, op.signed),)
+            return (_narrow(np.take(self._table(op.width), offsets >> (op.width - 1)), op.width, op.signed),)
         word = offsets >> 2
         return tuple(np.take(self.device.words32, word + k if k else word) for k in range(op.width // 4))
 
@@ -229,6 +251,15 @@ class MemoryUnit:
 
     def store(self, index: int, op: MemoryOp, address: Array, mask: Array | None, *values: Array) -> None:
         """Write each lane's words; of lanes that write the same place the last one wins."""
+        known = self._known_global(address, op.width) if op.space == "global" and mask is None else None
+        if known is not None:
+            self._event(index, op, "global", known.view(i64), mask)
+            table = self._table(op.width)
+            spread, first = known.spread(self.chunk.threads, table.itemsize, self.device.base)
+            for k, value in enumerate(values):
+                spread.put(table, first + k, value.astype(table.dtype, copy=False))
+            return
+        address = plain(address)
         if op.space == "generic":
             self._generic_store(index, op, address, mask, values)
             return
@@ -350,6 +381,7 @@ class MemoryUnit:
 
         With a predicate result that says where it was done, that is the last item.
         """
+        address = plain(address)
         if op.space == "generic":
             result = self._nothing(op)
             for space, where, lanes in self._split(address, mask):
@@ -414,6 +446,7 @@ class MemoryUnit:
         self, index: int, op: MemoryOp, address: Array, mask: Array | None, *values: Array
     ) -> tuple[Array, ...]:
         """An operation on asynchronous barriers: the words that arriving returns, or whether a phase is complete."""
+        address = plain(address)
         shape = (self.chunk.blocks, self.chunk.threads)
         if not self._anyone(mask):
             nothing = np.zeros((1, 1), u32)
@@ -429,6 +462,7 @@ class MemoryUnit:
 
     def waits(self, op: MemoryOp, address: Array, phase: Array, lanes: Array) -> Array:
         """The lanes of a check whose phase is not complete; places that are no barrier's are left to the check."""
+        address = plain(address)
         shape = (self.chunk.blocks, self.chunk.threads)
         lanes = np.broadcast_to(lanes, shape)
         offsets = np.broadcast_to(address.astype(i64), shape)
@@ -440,6 +474,7 @@ class MemoryUnit:
     # -- matrices and asynchronous copies --------------------------------------------------------------------------
     def _matrix_rows(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> tuple[Array, Array]:
         """Flat 4-byte word index of each lane's row, as (b, warps, 32); the exact mask in the event."""
+        address = plain(address)
         lanes = 8 * op.matrices
         used = (self.chunk.lane_ids < lanes) & self._exact(mask)
         offsets = self._checked_shared(index, address, used, op.width)
@@ -510,6 +545,7 @@ class MemoryUnit:
         self, index: int, op: MemoryOp, target: Array, origin: Array, mask: Array | None, condition: Array | None
     ) -> tuple[Array, Array, bool]:
         """Checks and both events of an asynchronous copy: (offsets read, offsets written, whether any lane reads)."""
+        target, origin = plain(target), plain(origin)
         reading = mask
         if condition is not None:
             reading = condition if mask is None else condition & mask

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpusim.machine.batches import SMALL
 from gpusim.machine.lanes import Lanes
+from gpusim.machine.outer import by_block
 
 Array = np.ndarray[Any, Any]
 u32 = np.uint32
@@ -83,6 +84,8 @@ class Chunk:
             words = values.astype(u32)[:, None]
             if bool((words == words[0, 0]).all()):
                 words = words[:1].copy()
+            elif not self.small:
+                words = by_block(words)
             self.special[f"SR_CTAID.{axis}"] = words
         del self.special["SR_NTID"]
         for file in (self.R, self.UR):

@@ -14,8 +14,9 @@ import numpy as np
 from gpusim.errors import UnsupportedError
 from gpusim.machine.batches import compute, schedule
 from gpusim.machine.chunk import ALWAYS, NEVER, ZERO
+from gpusim.machine.outer import pair
 from gpusim.sass.form import Alu, ControlOp, Dest, MemoryOp, Semantics, Source, WarpOp
-from gpusim.sass.numeric import SIGN32, high_word, low_word, pair, select
+from gpusim.sass.numeric import SIGN32, high_word, low_word, select
 from gpusim.sass.operands import Address, Constant, Immediate, Predicate, Register
 from gpusim.sass.program import BRANCH_OPCODES, BasicBlock, Program
 from gpusim.sass.slices import Slice

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -16,15 +15,14 @@ from gpusim.machine import mbarrier, parallel
 from gpusim.machine.access import MemoryUnit
 from gpusim.machine.barriers import COUNT_MASK, NUMBERS, PACKED_COUNT
 from gpusim.machine.chunk import Chunk
-from gpusim.machine.codegen import BlockWriter
+from gpusim.machine.compiled import Compiled
 from gpusim.machine.events import Access, Branch, Listener
 from gpusim.machine.flow import STEP, Flow
 from gpusim.machine.memory import DeviceMemory
 from gpusim.machine.runtime import Runtime, thread_name
 from gpusim.sass.form import ControlOp, MemoryOp
 from gpusim.sass.operands import Predicate
-from gpusim.sass.program import BasicBlock, Program
-from gpusim.sass.slices import Slice
+from gpusim.sass.program import BasicBlock
 
 Array = np.ndarray[Any, Any]
 
@@ -56,58 +54,6 @@ def keep_freed_memory() -> None:
 def chunk_size(registers: int) -> int:
     """Threads a chunk, for a kernel with this many registers a thread."""
     return max(LEAST_CHUNK, min(MOST_CHUNK, CHUNK_WORDS // max(1, registers)))
-
-
-@dataclass
-class Compiled:
-    """A program's block functions as code, to be bound to a launch's constants; ``slice``: of what counters need."""
-
-    program: Program
-    code: CodeType
-    names: dict[str, Any]
-    constants: set[tuple[int, int]]
-    slice: Slice | None = None
-
-
-def compile_program(
-    program: Program, part: Slice | None = None, writer_type: type[BlockWriter] = BlockWriter
-) -> Compiled:
-    """Write and compile the block functions (and the expressions that control operations read).
-
-    ``part``: compute only what this slice needs, and of other accesses only the events.
-    """
-    writer = writer_type(program, part)
-    text = writer.text()
-    extra: list[str] = []
-    for block in program.blocks:
-        extra += _look(program, block, writer)
-        if block.control is None:
-            continue
-        instruction = program.instructions[block.last]
-        tests: list[Predicate] = list(block.control.condition)
-        if instruction.guard is not None:
-            tests.insert(0, instruction.guard)
-        if tests:
-            joined = " & ".join(f"({writer.predicate(t)})" for t in tests)
-            extra.append(f"def test{block.number}(s):\n R = s.R; UR = s.UR; P = s.P; UP = s.UP\n return {joined}")
-        if block.control.sources:
-            values = ", ".join(writer.value(s) for s in block.control.sources)
-            extra.append(f"def read{block.number}(s):\n R = s.R; UR = s.UR; P = s.P; UP = s.UP\n return ({values},)")
-    text += "\n".join(extra) + "\n"
-    return Compiled(program, compile(text, "<sass>", "exec"), writer.names, writer.constants, part)
-
-
-def _look(program: Program, block: BasicBlock, writer: BlockWriter) -> list[str]:
-    """Of a block that starts with a look at an asynchronous barrier: a function that reads its operands."""
-    meaning, instruction = program.meanings[block.first], program.instructions[block.first]
-    if not (isinstance(meaning, MemoryOp) and meaning.is_wait):
-        return []
-    place = writer.address(meaning.address, meaning.wide, meaning.space)
-    guard = "ALWAYS" if instruction.guard is None else writer.predicate(instruction.guard)
-    return [
-        f"def look{block.number}(s):\n R = s.R; UR = s.UR; P = s.P; UP = s.UP\n"
-        f" return {place}, {writer.value(meaning.sources[0])}, {guard}"
-    ]
 
 
 @dataclass
@@ -162,7 +108,7 @@ class Engine:
         return Chunk(grid, block, shared_bytes, local_bytes)
 
     def _blocks_a_chunk(self, most: int) -> int:
-        """Half of the grid, so that two processes can share it, but no more than ``most`` and no less than some threads."""
+        """Half of the grid, so that two processes can share it, within a least and the most number of threads."""
         threads = self.chunk.threads
         half = -(-self.total_blocks // 2) * threads
         return max(1, min(self.total_blocks, min(most, max(half, SHARED_CHUNK)) // threads))

@@ -25,6 +25,7 @@ import numpy as np
 from gpusim.errors import ExecutionError, GpusimError
 from gpusim.machine.events import Access, Branch
 from gpusim.machine.memory import DeviceMemory
+from gpusim.machine.outer import least_and_most, plain
 from gpusim.sass.form import ControlOp, MemoryOp
 from gpusim.sass.program import Program
 
@@ -73,7 +74,7 @@ class Words:
 
     def note(self, places: Array, width: int) -> None:
         """Set the words of accesses of ``width`` bytes at these byte offsets."""
-        first = places >> 2
+        first = plain(places) >> 2
         self.low = min(self.low, int(first.min()))
         for word in range(max(1, width // 4)):
             self.set[first + word if word else first] = True
@@ -121,11 +122,12 @@ class Watch:
     def access(self, event: Access) -> None:
         if event.space != "global" or (event.mask is not None and not event.mask.any()):
             return
-        places = event.addresses - self.device.base
+        places = event.places - self.device.base
         if event.mask is not None:
             shape = np.broadcast_shapes(places.shape, event.mask.shape)
             places = np.broadcast_to(places, shape)[np.broadcast_to(event.mask, shape)]
-        low, high = int(places.min()), int(places.max()) + event.op.width - 1
+        low, high = least_and_most(places)
+        high += event.op.width - 1
         buffers = self.device.between(low + self.device.base, high + self.device.base)
         if event.op.operation == "store":
             self.written.update(buffers)

@@ -38,7 +38,30 @@ def select(mask: Array, yes: Array, no: Array) -> Array:
     """np.where that keeps the smaller shape when the mask is one value."""
     if mask.size == 1:
         return yes if mask.item() else no
+    if mask.shape[0] == 1 and max(yes.size, no.size) > FEW:
+        columns = _progression(mask[0])
+        if columns is not None:
+            shape = np.broadcast_shapes(mask.shape, yes.shape, no.shape)
+            result: Array = np.empty(shape, np.result_type(yes, no))
+            result[...] = no
+            result[:, columns] = yes[:, columns] if yes.shape[1] > 1 else yes
+            return result
     return np.where(mask, yes, no)
+
+
+FEW = 4096  # elements from which on slices are faster than masks
+
+
+def _progression(mask: Array) -> slice | None:
+    """The set places of a row as a slice, if they are equally far apart."""
+    places = np.flatnonzero(mask)
+    if len(places) < 2:
+        return slice(places[0], places[0] + 1) if len(places) else slice(0, 0)
+    first, last = int(places[0]), int(places[-1])
+    step = int(places[1]) - first
+    if first + step * (len(places) - 1) != last or (step > 1 and bool((np.diff(places) != step).any())):
+        return None
+    return slice(first, last + 1, step)
 
 
 def shift_left(value: Array, amount: Array) -> Array:
