@@ -142,8 +142,7 @@ def _shared(op: MemoryOp, addresses: Array, mask: Array, generic: bool) -> tuple
         return wavefronts, wavefronts - conflicts, conflicts
     if kind == "atom":
         name = "cast_spin" if op.atomic == "cast" else str(op.atomic)
-        wavefronts = rules.shared_atomic_wavefronts(addresses, mask, op.width, name)
-        conflicts = rules.shared_atomic_conflicts(addresses, mask, op.width, name)
+        wavefronts, conflicts = rules.shared_atomic_counts(addresses, mask, op.width, name)
         return wavefronts, wavefronts - conflicts, conflicts
     wavefronts = rules.shared_wavefronts(addresses, mask, op.width, kind)
     ideal = np.minimum(rules.shared_wavefronts_ideal(mask, op.width), wavefronts)  # less where a load merges parts
@@ -171,7 +170,7 @@ class Collector:
         # what went where: a generic instruction may count in several spaces
         self.by_space: dict[str, dict[str, Array]] = {}
         self._cache: dict[tuple[Any, ...], Counted] = {}
-        self._recent: dict[tuple[Any, ...], tuple[list[tuple[str, int]], Outer]] = {}
+        self._recent: dict[tuple[Any, ...], tuple[list[tuple[str, int]], Any]] = {}
         self.caveats: set[str] = set()  # sentences on counts that are not certain
 
     def access(self, event: Access, again: int = 1) -> None:
@@ -210,13 +209,19 @@ class Collector:
     def _amounts(self, event: Access) -> list[tuple[str, int]]:
         """What an access adds to which counters.
 
-        Of the last sums of parts it is known already, since loops come back to the same parts.
+        It is known already where the last ones were the same: loops come back to the same addresses.
         """
-        places = event.places
-        if not isinstance(places, Outer) or event.mask is not None:
+        places, mask = event.places, event.mask
+        if event.origin is not None or (mask is not None and mask.shape[0] > 1):
             return _totals(self._counted(event))
-        phase = places.c % LINE_BYTES
-        key = (event.index, event.op, event.blocks, event.threads, phase, id(places.rows), id(places.columns))
+        key: tuple[Any, ...]
+        if isinstance(places, Outer):
+            key = (places.c % LINE_BYTES, id(places.rows), id(places.columns))
+        elif places.shape[0] == 1:
+            key = (places.tobytes(),)
+        else:
+            return _totals(self._counted(event))
+        key += (event.index, event.space, event.blocks, event.threads, None if mask is None else mask.tobytes())
         known = self._recent.get(key)
         if known is None:
             if len(self._recent) >= 1024:

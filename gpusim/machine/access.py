@@ -14,7 +14,7 @@ from gpusim.machine.atomics import add_vectors, apply_atomic, cast_spin_winners
 from gpusim.machine.chunk import Chunk
 from gpusim.machine.events import Access
 from gpusim.machine.memory import DeviceMemory
-from gpusim.machine.outer import Outer, plain
+from gpusim.machine.outer import Outer, plain, words_of
 from gpusim.sass.form import MemoryOp
 
 Array = np.ndarray[Any, Any]
@@ -190,34 +190,35 @@ class MemoryUnit:
         if known is not None:
             self._event(index, op, "global", known.view(i64), mask)
             table = self._table(op.width)
+            if op.width > 4:
+                table = table.view(f"V{op.width}")
             spread, first = known.spread(self.chunk.threads, table.itemsize, self.device.base)
-            found = [spread.take(table, first + k) for k in range(max(1, op.width // 4))]
-            return (_narrow(found[0], op.width, op.signed),) if op.width < 4 else tuple(found)
+            found = spread.take(table, first)
+            if op.width < 4:
+                return (_narrow(found, op.width, op.signed),)
+            return (found,) if op.width == 4 else words_of(found)
         address = plain(address)
         offsets = self._checked_global(index, address, mask, op.width)
         self._event(index, op, "global", offsets + self.device.base, mask)
         if op.width < 4:
             return (_narrow(np.take(self._table(op.width), offsets >> (op.width - 1)), op.width, op.signed),)
-        word = offsets >> 2
-        return tuple(np.take(self.device.words32, word + k if k else word) for k in range(op.width // 4))
+        if op.width == 4:
+            return (self.device.words32.take(offsets >> 2),)
+        return words_of(self.device.words32.view(f"V{op.width}").take(offsets >> (op.width.bit_length() - 1)))
 
     def _load_shared(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> tuple[Array, ...]:
         offsets = self._checked_shared(index, address, mask, op.width)
         self._event(index, op, "shared", offsets, mask)
-        view = {1: np.uint8, 2: np.uint16}.get(op.width, u32)
-        size = min(op.width, 4)
-        units = offsets // size
-        words = max(1, op.width // 4)
+        view: Any = {1: np.uint8, 2: np.uint16, 4: u32}.get(op.width, f"V{op.width}")
+        units = offsets >> (op.width.bit_length() - 1)
         if units.shape[0] == 1:
-            table = self.chunk.shared.view(view)
-            found = [np.take(table, units[0] + k, axis=1) for k in range(words)]
+            found = self.chunk.shared.view(view).take(units[0], axis=1)
         else:
             flat = self.chunk.shared_flat.view(view)
-            units = units + self.chunk.shared_rows // size
-            found = [np.take(flat, units + k) for k in range(words)]
+            found = flat.take(units + (self.chunk.shared_rows >> (op.width.bit_length() - 1)))
         if op.width < 4:
-            return (_narrow(found[0], op.width, op.signed),)
-        return tuple(found)
+            return (_narrow(found, op.width, op.signed),)
+        return (found,) if op.width == 4 else words_of(found)
 
     def _local_units(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> Array:
         offsets = address.astype(i64)

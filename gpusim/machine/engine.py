@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from gpusim import native
 from gpusim.errors import ExecutionError, UnsupportedError
 from gpusim.machine import mbarrier, parallel
 from gpusim.machine.access import MemoryUnit
@@ -194,43 +197,48 @@ class Engine:
 
         ``numbers``: only the blocks with these linear numbers (int64, ascending).
         """
-        total = self.total_blocks if numbers is None else len(numbers)
-        if total == 0:
-            return self.tally()
-        starts = range(0, total, self.chunk_blocks)
-        pieces = [(k, min(k + self.chunk_blocks, total)) for k in starts]
-
-        def blocks(piece: tuple[int, int]) -> Array:
-            return np.arange(*piece) if numbers is None else numbers[slice(*piece)]
-
-        def tell(done: int) -> None:
-            if progress is not None:
-                progress(done, total)
-
         keep_freed_memory()
+        if native.wanted_at_once():
+            native.load()
+        before = time.perf_counter()
+        total = self.total_blocks if numbers is None else len(numbers)
+        ends = [*range(0, total, self.chunk_blocks), total]
+        try:
+            self._run(
+                [np.arange(a, b) if numbers is None else numbers[a:b] for a, b in pairwise(ends)], progress, total
+            )
+        finally:
+            native.spent(time.perf_counter() - before)
+        return self.tally()
+
+    def _run(self, pieces: list[Array], progress: Callable[[int, int], None] | None, total: int) -> None:
+        """Execute chunks, given as the numbers of their blocks."""
+        ends = np.cumsum([len(piece) for piece in pieces]).tolist()
+
+        def tell(position: int) -> None:
+            if progress is not None:
+                progress(ends[position], total)
+
         with np.errstate(all="ignore"):
             processes = min(self._processes(), len(pieces))
             if processes > 1:
                 try:
-                    self._run_shared(parallel.Sharing(self, [blocks(p) for p in pieces], processes), pieces, tell)
-                    return self.tally()
+                    self._run_shared(parallel.Sharing(self, pieces, processes), tell)
+                    return
                 except parallel.Conflict:
                     self._begin_anew()
-            for piece in pieces:
-                self.run_chunk(blocks(piece))
-                tell(piece[1])
-        return self.tally()
+            for position, piece in enumerate(pieces):
+                self.run_chunk(piece)
+                tell(position)
 
-    def _run_shared(
-        self, sharing: parallel.Sharing, pieces: list[tuple[int, int]], tell: Callable[[int], None]
-    ) -> None:
+    def _run_shared(self, sharing: parallel.Sharing, tell: Callable[[int], None]) -> None:
         """Execute chunks as long as no other process has got them.  Raises Conflict."""
         self.sharing = sharing
         try:
             with self.heard_by(sharing.watches[0]):
                 while sharing.position < sharing.mine:
                     self.run_chunk(sharing.pieces[sharing.position])
-                    tell(pieces[sharing.position][1])
+                    tell(sharing.position)
                     sharing.position += 1
             sharing.finish()
         finally:

@@ -188,6 +188,12 @@ def least_and_most(value: Any) -> tuple[int, int]:
     return (value.low, value.high) if isinstance(value, Outer) else (int(value.min()), int(value.max()))
 
 
+def words_of(values: Array) -> tuple[Array, ...]:
+    """Elements of several words, of a type without a meaning, as an array for each of their words."""
+    words = values.view(np.uint32).reshape(*values.shape, -1)
+    return tuple(np.ascontiguousarray(np.moveaxis(words, 2, 0)))
+
+
 def pair(low: Any, high: Any) -> Any:
     """The 64-bit value of a register pair; that of the same two words is worked out once."""
     if type(low) is not Outer:

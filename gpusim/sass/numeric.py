@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from gpusim.native import Loops
+
 u32, i32, f32 = np.uint32, np.int32, np.float32
 u64, i64, f64 = np.uint64, np.int64, np.float64
 Array = np.ndarray[Any, Any]
@@ -192,6 +194,18 @@ def fma32(a: Array, b: Array, c: Array, mode: str = "RN") -> Array:
         addend = np.broadcast_to(c, total.shape)[doubtful].astype(f64)
         result[doubtful] = sum_to_odd(np.broadcast_to(product, total.shape)[doubtful], addend).astype(f32)
     return result
+
+
+def fused_bits(a: Array, b: Array, c: Array) -> Array:
+    """Bits of a*b+c with a single rounding to nearest, NaN made canonical."""
+    loop = Loops.fused
+    if loop is None or not all(isinstance(x, np.ndarray) for x in (a, b, c)):
+        return canonical(fma32(a, b, c))
+    shape = np.broadcast_shapes(a.shape, b.shape, c.shape)
+    flat = (np.ascontiguousarray(x if x.shape == shape else np.broadcast_to(x, shape)).reshape(-1) for x in (a, b, c))
+    bits: Array = np.empty(shape, u32)
+    loop(*flat, bits.reshape(-1))
+    return bits
 
 
 def add32(a: Array, b: Array, mode: str = "RN") -> Array:
