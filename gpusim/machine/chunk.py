@@ -82,10 +82,8 @@ class Chunk:
         self.special = dict(self._thread_special)
         for axis, values in parts.items():
             words = values.astype(u32)[:, None]
-            if bool((words == words[0, 0]).all()):
-                words = words[:1].copy()
-            elif not self.small:
-                words = by_block(words)
+            same = bool((words == words[0, 0]).all())
+            words = words[:1].copy() if same else by_block(words)
             self.special[f"SR_CTAID.{axis}"] = words
         del self.special["SR_NTID"]
         for file in (self.R, self.UR):

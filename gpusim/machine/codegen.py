@@ -366,6 +366,8 @@ class BlockWriter:
         columns: list[str] = []
         for number in range(len(meanings[0].sources)):  # type: ignore[union-attr]
             values = [self.value(m.sources[number]) for m in meanings]  # type: ignore[union-attr]
+            if all(text.endswith(_VIEWS["f32"]) for text in values):  # read as numbers when they are side by side
+                values = [text.removesuffix(_VIEWS["f32"]) for text in values]
             columns.append(f"({', '.join(values)})")
         lines = [f"r = batch(fn{batch[0]}, s.shape, {', '.join(columns)})"]
         for number, meaning in enumerate(meanings):

@@ -22,28 +22,55 @@ from gpusim.sass.numeric import pair as pair_of_arrays
 Array = np.ndarray[Any, Any]
 WORDS = (np.dtype(np.uint32), np.dtype(np.int32), np.dtype(np.uint64), np.dtype(np.int64))
 U64 = np.dtype(np.uint64)
-Sum = tuple[int, Part | None, Part | None]  # constant, by block, by thread
+Sum = tuple[int, "Numbers | None", "Numbers | None"]  # constant, by block, by thread
 
 
 class Numbers(Part):
-    """int64 numbers along one axis, with what a gather asks of them."""
+    """int64 numbers along one axis, with what was made of them: a loop comes back to the same sums and products."""
 
-    __slots__ = ("_joined",)
+    __slots__ = ("_made",)
 
     def __init__(self, values: Array) -> None:
         super().__init__(values)
-        self._joined: dict[tuple[int, int], tuple[Any, Spread]] = {}
+        self._made: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+
+    def _once(self, key: tuple[Any, ...], make: Callable[[], Any], other: Any = None) -> Any:
+        """What ``make`` gives, worked out once; ``other``, whose id is in the key, is kept, so that no one else gets it."""
+        found = self._made.get(key)
+        if found is None:
+            if len(self._made) >= 64:
+                self._made.clear()
+            found = self._made[key] = (make(), other)
+        return found[0]
+
+    def times(self, factor: int) -> Numbers:
+        """The products with a number."""
+        return self._once(("times", factor), lambda: Numbers(self.values * factor))
+
+    def plus(self, other: Numbers, sign: int) -> Numbers:
+        """The sums, or differences."""
+
+        def make() -> Numbers:
+            return Numbers(self.values + other.values if sign > 0 else self.values - other.values)
+
+        return self._once(("plus", id(other), sign), make, other)
 
     def spread(self, threads: Numbers | None, count: int, shift: int) -> Spread:
-        """Where the elements of ``2**shift`` bytes lie: this is the blocks' part; worked out once for both parts."""
-        key = (id(threads), shift)
-        found = self._joined.get(key)
-        if found is None:
-            if len(self._joined) > 16:
-                self._joined.clear()
-            # kept with the threads' part, so that its id stays its own
-            found = self._joined[key] = (threads, Spread(self, threads, count, shift))
-        return found[1]
+        """Where the elements of ``2**shift`` bytes lie: this is the blocks' part."""
+        return self._once(("spread", id(threads), shift), lambda: Spread(self, threads, count, shift), threads)
+
+
+_columns: dict[int, tuple[Array, Numbers]] = {}  # of arrays (1, T)
+
+
+def _by_thread(array: Array) -> Numbers:
+    """An array (1, T) as numbers by thread; that of the same array is the same."""
+    found = _columns.get(id(array))
+    if found is None:
+        if len(_columns) >= 64:
+            _columns.clear()
+        found = _columns[id(array)] = (array, Numbers(array[0].astype(np.int64)))
+    return found[1]
 
 
 class Outer(np.lib.mixins.NDArrayOperatorsMixin):
@@ -191,7 +218,7 @@ def least_and_most(value: Any) -> tuple[int, int]:
 def words_of(values: Array) -> tuple[Array, ...]:
     """Elements of several words, of a type without a meaning, as an array for each of their words."""
     words = values.view(np.uint32).reshape(*values.shape, -1)
-    return tuple(np.ascontiguousarray(np.moveaxis(words, 2, 0)))
+    return tuple(words.transpose(2, 0, 1).copy())
 
 
 def pair(low: Any, high: Any) -> Any:
@@ -219,6 +246,10 @@ def _by_block(value: Any) -> bool:
 
 # -- arithmetic ----------------------------------------------------------------------------------------------------
 def _kind(a: Any, b: Any) -> np.dtype[Any] | None:
+    """The type of a result, if it is an integer of 32 or 64 bits."""
+    first, second = getattr(a, "dtype", None), getattr(b, "dtype", None)
+    if first is second and first in WORDS:
+        return first
     kind = np.result_type(*(x.dtype if isinstance(x, Outer) else x for x in (a, b)))
     return kind if kind in WORDS else None
 
@@ -236,16 +267,16 @@ def _sum(value: Any, kind: np.dtype[Any]) -> Sum | None:
     if value.ndim != 2 or value.dtype == U64 or value.dtype.kind not in "iub":
         return None
     if value.shape[0] == 1:
-        return 0, None, Numbers(value[0].astype(np.int64))
+        return 0, None, _by_thread(value)
     return (0, Numbers(value[:, 0].astype(np.int64)), None) if value.shape[1] == 1 else None
 
 
-def _plus(a: Part | None, b: Part | None, sign: int) -> Any:
+def _plus(a: Numbers | None, b: Numbers | None, sign: int) -> Numbers | None:
     if b is None:
         return a
     if a is None:
-        return b if sign > 0 else Numbers(-b.values)
-    return Numbers(a.values + b.values if sign > 0 else a.values - b.values)
+        return b if sign > 0 else b.times(-1)
+    return a.plus(b, sign)
 
 
 def _combined(kind: np.dtype[Any], a: Sum, b: Sum, sign: int) -> Any:
@@ -280,7 +311,7 @@ def _scaled(value: Any, kind: np.dtype[Any], factor: int) -> Any:
     c, rows, columns = found
     if any(max(-p.low, p.high) * abs(factor) > LIMIT for p in (rows, columns) if p is not None):
         return None
-    parts = (None if p is None else Numbers(p.values * factor) for p in (rows, columns))
+    parts = (None if p is None else p.times(factor) for p in (rows, columns))
     return _small(outer(kind, c * factor, *parts))
 
 
