@@ -12,6 +12,7 @@ from numba.extending import intrinsic
 
 Array = np.ndarray[Any, Any]
 LANES = 32
+MOST_PLACES = np.uint64(1 << 16)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -53,30 +54,56 @@ def fused(a: Array, b: Array, c: Array, out: Array) -> None:
             out[k] = 0x7FFFFFFF
 
 
-@_compiled(_read(types.uint64, 2), _read(types.boolean, 2), types.int64, types.int64[::1])
-def degrees(units: Array, active: Array, banks: int, out: Array) -> None:
-    """Most different units of active lanes in any one bank, row by row; ``banks``: a power of two up to 32."""
+@numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+def _degrees_of_near(units: Array, active: Array, banks: int, out: Array, least: int, places: int) -> None:
+    """Units that lie near each other: the last row that had each one is noted at its place."""
+    noted = np.full(places, -1, np.int64)
+    filled = np.empty(LANES, np.int64)
+    for row in range(units.shape[0]):
+        filled[:] = 0
+        for lane in range(units.shape[1]):
+            if active[row, lane]:
+                unit = units[row, lane]
+                place = np.int64(unit - least)
+                filled[np.int64(unit & np.uint64(banks - 1))] += noted[place] != row
+                noted[place] = row
+        out[row] = filled.max()
+
+
+@numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+def _degrees_of_far(units: Array, active: Array, banks: int, out: Array) -> None:
     seen = np.empty((LANES, LANES), np.uint64)
     filled = np.empty(LANES, np.int64)
     for row in range(units.shape[0]):
         filled[:] = 0
-        most = 0
         for lane in range(units.shape[1]):
             if not active[row, lane]:
                 continue
             unit = units[row, lane]
             bank = np.int64(unit & np.uint64(banks - 1))
-            count = filled[bank]
             known = False
-            for k in range(count):
+            for k in range(filled[bank]):
                 if seen[bank, k] == unit:
                     known = True
                     break
             if not known:
-                seen[bank, count] = unit
-                filled[bank] = count + 1
-                most = max(most, count + 1)
-        out[row] = most
+                seen[bank, filled[bank]] = unit
+                filled[bank] += 1
+        out[row] = filled.max()
+
+
+@_compiled(_read(types.uint64, 2), _read(types.boolean, 2), types.int64, types.int64[::1])
+def degrees(units: Array, active: Array, banks: int, out: Array) -> None:
+    """Most different units of active lanes in any one bank, row by row; ``banks``: a power of two up to 32."""
+    least, most = np.uint64(0xFFFFFFFFFFFFFFFF), np.uint64(0)
+    for row in range(units.shape[0]):
+        for lane in range(units.shape[1]):
+            if active[row, lane]:
+                least, most = min(least, units[row, lane]), max(most, units[row, lane])
+    if most >= least and most - least < MOST_PLACES:
+        _degrees_of_near(units, active, banks, out, least, np.int64(most - least) + 1)
+    else:
+        _degrees_of_far(units, active, banks, out)
 
 
 def work() -> bool:

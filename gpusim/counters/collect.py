@@ -170,6 +170,8 @@ class Collector:
         # what went where: a generic instruction may count in several spaces
         self.by_space: dict[str, dict[str, Array]] = {}
         self._cache: dict[tuple[Any, ...], Counted] = {}
+        self._kinds: dict[tuple[int, str], int] = {}
+        self._numbers: dict[tuple[Any, ...], int] = {}
         self._recent: dict[tuple[Any, ...], tuple[list[tuple[str, int]], Any]] = {}
         self.caveats: set[str] = set()  # sentences on counts that are not certain
 
@@ -317,12 +319,26 @@ class Collector:
         generic = getattr(self.program.meanings[event.index], "space", None) == "generic"
         if addresses.shape[0] > 64:
             return count_rows(event.op, event.space, addresses, mask, generic)
-        key = (event.index, event.space, addresses.tobytes(), mask.tobytes())
+        addresses = addresses - int(addresses.min()) // LINE_BYTES * LINE_BYTES  # only places within a line matter
+        key = (self._kind(event, generic), addresses.tobytes(), mask.tobytes())
         found = self._cache.get(key)
         if found is None:
             if len(self._cache) > 4096:
                 self._cache.clear()
             found = self._cache[key] = count_rows(event.op, event.space, addresses, mask, generic)
+        return found
+
+    def _kind(self, event: Access, generic: bool) -> int:
+        """A number for what, besides addresses and mask, decides the counters of an access."""
+        key = (event.index, event.space)
+        found = self._kinds.get(key)
+        if found is None:
+            op = event.op
+            facts = (
+                event.space, generic, op.operation, op.width, op.atomic, op.element, op.matrices, op.bypass, op.partial,
+                op.zero_fill,
+            )  # fmt: skip
+            found = self._kinds[key] = self._numbers.setdefault(facts, len(self._numbers))
         return found
 
     def branch(self, event: Branch) -> None:

@@ -35,7 +35,7 @@ class Numbers(Part):
         self._made: dict[tuple[Any, ...], tuple[Any, Any]] = {}
 
     def _once(self, key: tuple[Any, ...], make: Callable[[], Any], other: Any = None) -> Any:
-        """What ``make`` gives, worked out once; ``other``, whose id is in the key, is kept, so that no one else gets it."""
+        """What ``make`` gives, worked out once; ``other``, whose id is in the key, is kept with it."""
         found = self._made.get(key)
         if found is None:
             if len(self._made) >= 64:
