@@ -15,7 +15,7 @@ LANES = 32
 MOST_PLACES = np.uint64(1 << 16)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _fma(context: Any, a: Any, b: Any, c: Any) -> Any:
     """a*b + c with one rounding."""
 
@@ -54,7 +54,7 @@ def fused(a: Array, b: Array, c: Array, out: Array) -> None:
             out[k] = 0x7FFFFFFF
 
 
-@numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+@numba.njit(error_model="numpy")
 def _degrees_of_near(units: Array, active: Array, banks: int, out: Array, least: int, places: int) -> None:
     """Units that lie near each other: the last row that had each one is noted at its place."""
     noted = np.full(places, -1, np.int64)
@@ -70,7 +70,7 @@ def _degrees_of_near(units: Array, active: Array, banks: int, out: Array, least:
         out[row] = filled.max()
 
 
-@numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+@numba.njit(error_model="numpy")
 def _degrees_of_far(units: Array, active: Array, banks: int, out: Array) -> None:
     seen = np.empty((LANES, LANES), np.uint64)
     filled = np.empty(LANES, np.int64)

@@ -226,7 +226,7 @@ def pair(low: Any, high: Any) -> Any:
     if type(low) is not Outer:
         return pair_of_arrays(low, high)
     if low._paired is None or low._paired[0] is not high:
-        low._paired = (high, pair_of_arrays(low, high))
+        low._paired = (high, pair_of_arrays(low, high))  # type: ignore[arg-type]
     return low._paired[1]
 
 
@@ -431,7 +431,8 @@ def _comparison(test: Any) -> Callable[[Any, Any], Any]:
                 return None
             sums.append(found)
         c = sums[0][0] - sums[1][0]
-        parts = [_plus(sums[0][k], sums[1][k], -1) for k in (1, 2)]
+        (_, row, column), (_, other_row, other_column) = sums
+        parts = (_plus(row, other_row, -1), _plus(column, other_column, -1))
         low = c + sum(p.low for p in parts if p is not None)
         high = c + sum(p.high for p in parts if p is not None)
         if low == high or low > 0 or high < 0:

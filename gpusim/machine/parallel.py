@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 WORKERS_VARIABLE = "GPUSIM_WORKERS"
 MOST_WORKERS = 8
-WORTH = 0.015  # seconds after which a launch is shared, if as many are left
+WORTH = 0.03  # seconds after which a launch is shared, if as many are left
 KEPT = 8  # arrays of offsets that are kept of an instruction
 SLAB = 1 << 20  # words that are compared at once
 LARGEST_MEMORY = 1 << 30  # bytes of device memory up to which every word of it is watched

@@ -202,9 +202,9 @@ def fused_bits(a: Array, b: Array, c: Array) -> Array:
     if loop is None or not all(isinstance(x, np.ndarray) for x in (a, b, c)):
         return canonical(fma32(a, b, c))
     shape = np.broadcast_shapes(a.shape, b.shape, c.shape)
-    flat = (np.ascontiguousarray(x if x.shape == shape else np.broadcast_to(x, shape)).reshape(-1) for x in (a, b, c))
+    a, b, c = (np.ascontiguousarray(x if x.shape == shape else np.broadcast_to(x, shape)) for x in (a, b, c))
     bits: Array = np.empty(shape, u32)
-    loop(*flat, bits.reshape(-1))
+    loop(a.reshape(-1), b.reshape(-1), c.reshape(-1), bits.reshape(-1))
     return bits
 
 
