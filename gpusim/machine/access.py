@@ -63,6 +63,7 @@ class MemoryUnit:
         self.shared_start = shared_start
         self.listen, self.describe = listen, describe
         self.base = u64(device.base)
+        self.sums: Array | None = None  # where to add instead of in device memory, words at the same places
 
     # -- common ----------------------------------------------------------------------------------------------------
     def _event(
@@ -398,6 +399,8 @@ class MemoryUnit:
             offsets = self._checked_global(index, address, mask, op.width)
             self._event(index, op, "global", offsets + self.device.base, mask)
             target = self.device.bytes
+            if self.sums is not None and op.operation == "reduce":
+                target = self.sums.view(np.uint8)
         elif op.space == "shared":
             offsets = self._checked_shared(index, address, mask, op.width)
             self._event(index, op, "shared", offsets, mask)

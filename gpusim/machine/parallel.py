@@ -2,7 +2,8 @@
 
 Blocks are independent until they share global memory.  Each process gets a contiguous part of the grid and notes which
 words it reads and writes; if a word that one writes is read or written by another, the launch is executed anew in one
-process, in order of the blocks.  Kernels with atomic operations on global memory are always executed in order.
+process, in order of the blocks.  Integers that are added without asking for what was there (RED) are added up by each
+process for itself.  Kernels with other atomic operations on global memory are always executed in order.
 
 A launch begins in one process and is shared while it runs: when it has taken so long that starting processes is worth
 it, they get chunks that have not been begun.  Which blocks make a chunk does not depend on the number of processes.
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 WORKERS_VARIABLE = "GPUSIM_WORKERS"
 MOST_WORKERS = 8
-WORTH = 0.03  # seconds after which a launch is shared, if as many are left
+WORTH = 0.04  # seconds after which a launch is shared, if as many are left
 KEPT = 8  # arrays of offsets that are kept of an instruction
 SLAB = 1 << 20  # words that are compared at once
 LARGEST_MEMORY = 1 << 30  # bytes of device memory up to which every word of it is watched
@@ -56,12 +57,15 @@ def workers() -> int:
 
 
 def separable(program: Program) -> bool:
-    """Whether parts of a grid may be executed apart from each other: no atomics in global memory, no calls outside."""
+    """Whether parts of a grid may be executed apart from each other: no calls outside, no atomics in global memory but
+    additions of integers without a result."""
     for meaning in program.meanings:
         if isinstance(meaning, ControlOp) and meaning.kind == "call_register":
             return False
         if isinstance(meaning, MemoryOp) and meaning.operation in ("atomic", "reduce") and meaning.space != "shared":
-            return False
+            adds = (meaning.operation, meaning.space, meaning.atomic) == ("reduce", "global", "add")
+            if not adds or meaning.element not in ("u32", "i32") or meaning.vector > 1:
+                return False
     return True
 
 
@@ -115,7 +119,9 @@ class Watch:
         self.device = device
         self.written = set(written or ())  # numbers of buffers
         count = device.bytes.nbytes // 4
-        self.writes, self.reads = Words(count), Words(count)
+        self.writes, self.reads, self.added = Words(count), Words(count), Words(count)
+        # what a process adds to each word, if it is not the one that started the launch
+        self.sums: Array = np.frombuffer(mmap.mmap(-1, 4 * count), np.uint32)
         self.loads: dict[int, _Loads] = {}  # by instruction
         self.ranges: list[tuple[int, int]] = []  # words
 
@@ -132,6 +138,9 @@ class Watch:
         if event.op.operation == "store":
             self.written.update(buffers)
             self.writes.note(places, event.op.width)
+        elif event.op.operation == "reduce":
+            self.written.update(buffers)
+            self.added.note(places, event.op.width)
         elif not self.written.isdisjoint(buffers):
             self.reads.note(places, event.op.width)
         else:
@@ -152,19 +161,38 @@ class Watch:
                 for places in loads.kept:
                     self.reads.note(places, loads.width)
         self.loads.clear()
-        return (self.writes.low, self.writes.high, self.reads.low, self.reads.high), self.ranges
+        return [(words.low, words.high) for words in (self.writes, self.reads, self.added)], self.ranges
 
     def take(self, settled: tuple[Any, ...]) -> None:
         """Take over what :meth:`settle` returned in another process."""
-        (self.writes.low, self.writes.high, self.reads.low, self.reads.high), self.ranges = settled
+        ends, self.ranges = settled
+        for words, (low, high) in zip((self.writes, self.reads, self.added), ends, strict=True):
+            words.low, words.high = low, high
 
     def conflicts(self, other: Watch) -> bool:
-        """Whether one may have written what the other read or wrote."""
-        if self.writes.meets(other.writes) or self.writes.meets(other.reads) or self.reads.meets(other.writes):
+        """Whether one may have written what the other read or wrote, or added to it."""
+        if self.writes.meets(other.writes):
             return True
-        return any(
-            one.writes.within(*ends) for one, another in ((self, other), (other, self)) for ends in another.ranges
-        )
+        return self._disturbs(other) or other._disturbs(self)
+
+    def _disturbs(self, other: Watch) -> bool:
+        """Whether this one wrote or added where the other read, or added where it wrote."""
+        if self.writes.meets(other.reads) or self.added.meets(other.reads) or self.added.meets(other.writes):
+            return True
+        return any(self.writes.within(*ends) or self.added.within(*ends) for ends in other.ranges)
+
+    @property
+    def uses_sums(self) -> bool:
+        """Whether words that were added to are also read or written, which needs them to be there."""
+        if self.added.meets(self.reads) or self.added.meets(self.writes):
+            return True
+        return any(self.added.within(*ends) for ends in self.ranges)
+
+    def add_up(self) -> None:
+        """Add what was added in another process."""
+        low, end = self.added.low, self.added.high + 1
+        if low < end:
+            self.device.words32[low:end] += self.sums[low:end]
 
 
 class Sharing:
@@ -216,8 +244,12 @@ class Sharing:
             watch.take(content["watch"])
             self.engine.merge(content)
         self.watches[0].settle()
+        if any(watch.uses_sums for watch in self.watches[1:]):
+            raise Conflict
         if any(one.conflicts(other) for one, other in combinations(self.watches, 2)):
             raise Conflict
+        for watch in self.watches[1:]:
+            watch.add_up()
 
     def close(self) -> None:
         """End what still runs."""
@@ -243,7 +275,7 @@ def _start(engine: Engine, pieces: list[Array], before: Watch, watch: Watch) -> 
     code = 1
     try:
         os.close(reading)
-        engine.sharing = None
+        engine.sharing, engine.memory.sums = None, watch.sums
         engine.listeners = tuple(each for each in engine.listeners if each is not before)
         engine.begin_part()
         try:

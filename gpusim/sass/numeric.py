@@ -175,6 +175,26 @@ def _zero_sign(total: Array, a: Array, b: Array, mode: str) -> Array:
     return np.where((total == 0) & (np.signbit(a) != np.signbit(b)), np.copysign(total, -1.0), total)
 
 
+def _directed_sum(a: Array, b: Array, mode: str) -> Array:
+    """a + b (float64) as float32 under RZ, RM or RP.
+
+    Which of two neighbours it is, the sum rounded to float64 tells, unless that is a float32: then its error does.
+    """
+    total = _zero_sign(a + b, a, b, mode)
+    nearest = total.astype(f32)
+    back = nearest.astype(f64)
+    step = np.abs(back) > np.abs(total) if mode == "RZ" else back > total if mode == "RM" else back < total
+    same = (back == total) & np.isfinite(total) & (total != 0)
+    if same.any():
+        first, second = (np.broadcast_to(x, total.shape)[same] for x in (a, b))
+        error = two_sum(first, second)[1]
+        beyond = error * np.sign(total[same]) < 0 if mode == "RZ" else error < 0 if mode == "RM" else error > 0
+        step = np.array(np.broadcast_to(step, total.shape))
+        step[same] = beyond
+    target = f32(0) if mode == "RZ" else f32(-np.inf) if mode == "RM" else f32(np.inf)
+    return np.where(step & np.isfinite(total), np.nextafter(nearest, target), nearest)
+
+
 def fma32(a: Array, b: Array, c: Array, mode: str = "RN") -> Array:
     """float32 a*b+c with a single rounding.
 
@@ -183,9 +203,7 @@ def fma32(a: Array, b: Array, c: Array, mode: str = "RN") -> Array:
     """
     product = np.multiply(a, b, dtype=f64)
     if mode != "RN":
-        wide_c = c.astype(f64)
-        total = _zero_sign(sum_to_odd(product, wide_c), product, wide_c, mode)
-        return round_f64_to_f32(total, mode)
+        return _directed_sum(product, c.astype(f64), mode)
     total = np.add(product, c, dtype=f64)
     result = total.astype(f32)
     doubtful = (total.view(u64) & u64(0x1FFFFFFF)) == u64(0x10000000)
@@ -212,8 +230,7 @@ def add32(a: Array, b: Array, mode: str = "RN") -> Array:
     """float32 sum under a rounding mode."""
     if mode == "RN":
         return a + b
-    wide_a, wide_b = a.astype(f64), b.astype(f64)
-    return round_f64_to_f32(_zero_sign(sum_to_odd(wide_a, wide_b), wide_a, wide_b, mode), mode)
+    return _directed_sum(a.astype(f64), b.astype(f64), mode)
 
 
 def mul32(a: Array, b: Array, mode: str = "RN") -> Array:
