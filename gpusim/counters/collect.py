@@ -220,7 +220,7 @@ class Collector:
         if isinstance(places, Outer):
             key = (places.c % LINE_BYTES, id(places.rows), id(places.columns))
         elif places.shape[0] == 1:
-            key = (places.tobytes(),)
+            key = (places.tobytes(),) if places.flags.writeable else (id(places),)
         else:
             return _totals(self._counted(event))
         key += (event.index, event.space, event.blocks, event.threads, None if mask is None else mask.tobytes())

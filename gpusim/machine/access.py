@@ -63,6 +63,7 @@ class MemoryUnit:
         self.shared_start = shared_start
         self.listen, self.describe = listen, describe
         self.base = u64(device.base)
+        self._right_shared: dict[tuple[bytes, int], Array] = {}  # by address and width
         self.sums: Array | None = None  # where to add instead of in device memory, words at the same places
 
     # -- common ----------------------------------------------------------------------------------------------------
@@ -147,7 +148,13 @@ class MemoryUnit:
         return self.device.bytes if width == 1 else self.device.words16 if width == 2 else self.device.words32
 
     def _checked_shared(self, index: int, addresses: Array, mask: Array | None, width: int) -> Array:
-        """Byte offsets into a block's shared memory; inactive lanes get a harmless one."""
+        """Byte offsets into a block's shared memory; inactive lanes get a harmless one.
+
+        Those that all blocks share are checked once: loops come back to them.
+        """
+        key = (addresses.tobytes(), width) if mask is None and addresses.shape[0] == 1 else None
+        if key is not None and (known := self._right_shared.get(key)) is not None:
+            return known
         offsets = addresses.astype(i64)
         if mask is not None:
             offsets = np.where(mask, offsets, self.shared_start)
@@ -161,6 +168,11 @@ class MemoryUnit:
                 raise self._fault(
                     index, f"{width}-byte access outside the block's shared memory", outside, addresses, "shared"
                 )
+        if key is not None:
+            if len(self._right_shared) >= 1024:
+                self._right_shared.clear()
+            offsets.setflags(write=False)
+            self._right_shared[key] = offsets
         return offsets
 
     # -- loads and stores ------------------------------------------------------------------------------------------

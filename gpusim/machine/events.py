@@ -13,7 +13,7 @@ from gpusim.sass.form import MemoryOp
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Access:
     """One memory instruction executed by the active warps of a chunk.
 
