@@ -20,7 +20,7 @@ QUIET64 = u64(1 << 51)
 CANONICAL_NAN = u32(0x7FFFFFFF)
 ONE64 = u64(1)
 MASK32 = u64(0xFFFFFFFF)
-SMALLEST_NORMAL32 = f32(2.0**-126)
+SMALLEST_NORMAL32, TWICE_NORMAL32 = f32(2.0**-126), f32(2.0**-125)
 
 
 def pair(low: Array, high: Array) -> Array:
@@ -206,12 +206,23 @@ def fma32(a: Array, b: Array, c: Array, mode: str = "RN") -> Array:
         return _directed_sum(product, c.astype(f64), mode)
     total = np.add(product, c, dtype=f64)
     result = total.astype(f32)
-    doubtful = (total.view(u64) & u64(0x1FFFFFFF)) == u64(0x10000000)
-    doubtful |= np.abs(total) < 2.0**-125
-    if doubtful.any():
-        addend = np.broadcast_to(c, total.shape)[doubtful].astype(f64)
-        result[doubtful] = sum_to_odd(np.broadcast_to(product, total.shape)[doubtful], addend).astype(f32)
+    tie = (total.view(u64) & u64(0x1FFFFFFF)) == u64(0x10000000)
+    if tie.any():
+        _settle(result, product, c, tie)
+    small = np.abs(result) <= TWICE_NORMAL32
+    if small.any():
+        small &= total != 0  # a float64 sum of 0 is exact
+        if small.any():
+            _settle(result, product, c, small)
     return result
+
+
+def _settle(result: Array, a: Array, b: Array, where: Array) -> None:
+    """Round a + b (a float64) to float32 once, at some places of the result."""
+    places = np.flatnonzero(where)
+    terms = (x if x.shape == where.shape else np.broadcast_to(x, where.shape) for x in (a, b))
+    first, second = (x.take(places).astype(f64) for x in terms)
+    np.put(result, places, sum_to_odd(first, second).astype(f32))
 
 
 def fused_bits(a: Array, b: Array, c: Array) -> Array:
