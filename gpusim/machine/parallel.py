@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 WORKERS_VARIABLE = "GPUSIM_WORKERS"
 MOST_WORKERS = 8
-WORTH = 0.04  # seconds after which a launch is shared, if as many are left
+# Seconds after which a launch is shared if as many are left, and those to be added for each byte of device memory, whose
+# pages each process is given one by one (measured).
+START, START_A_BYTE = 0.06, 2.5e-10
 KEPT = 8  # arrays of offsets that are kept of an instruction
 SLAB = 1 << 20  # words that are compared at once
 LARGEST_MEMORY = 1 << 30  # bytes of device memory up to which every word of it is watched
@@ -205,19 +207,20 @@ class Sharing:
     def __init__(self, engine: Engine, pieces: list[Array], processes: int) -> None:
         self.engine, self.pieces, self.processes = engine, pieces, processes
         self.position, self.mine = 0, len(pieces)
-        self.started = time.perf_counter()
         self.watches = [Watch(engine.device)]
+        self.cost = START + engine.device.total * START_A_BYTE
+        self.started = time.perf_counter()
         self.children: list[tuple[int, int]] = []
         self.open = True  # not decided yet
 
     def poll(self) -> None:
         """Share the launch, if it is time; called between basic blocks."""
         taken = time.perf_counter() - self.started
-        if taken < WORTH:
+        if taken < self.cost:
             return
         self.open = False
         count = len(self.pieces) - self.position
-        if count > 1 and (not self.position or taken / self.position * count >= WORTH):
+        if count > 1 and (not self.position or taken / self.position * count >= self.cost):
             self._share(count)
 
     def _share(self, count: int) -> None:

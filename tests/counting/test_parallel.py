@@ -86,7 +86,7 @@ def apart(monkeypatch):
             told["conflict"] += 1
             raise
 
-    monkeypatch.setattr(parallel, "WORTH", -1.0)
+    monkeypatch.setattr(parallel, "START", -1.0)
     monkeypatch.setattr(parallel.Sharing, "_share", counted_share)
     monkeypatch.setattr(parallel.Sharing, "finish", counted_finish)
     monkeypatch.setattr(engine, "LEAST_CHUNK", 256)
