@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 WORKERS_VARIABLE = "GPUSIM_WORKERS"
 MOST_WORKERS = 8
-# Seconds after which a launch is shared if as many are left, and those to be added for each byte of device memory, whose
-# pages each process is given one by one (measured).
+# Seconds after which a launch is shared if as many are left, and how many more for each byte of device memory, whose
+# pages each process is given one by one.  Measured.
 START, START_A_BYTE = 0.06, 2.5e-10
 KEPT = 8  # arrays of offsets that are kept of an instruction
 SLAB = 1 << 20  # words that are compared at once
