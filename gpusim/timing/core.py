@@ -31,12 +31,12 @@ PARAMETERS = (
     "block_start", "cost_atomic_sector", "cost_constant_word", "warp_start", "lsu_delay", "cost_predicated_off",
     "cost_shared_atomic", "write_back", "store_drain", "l2_hit_rate", "cost_lsu_issue", "l2_window",
     "cost_store_extra", "cost_red_lane", "dram_load", "dram_load_time", "dram_load_most",
-    "out_queue", "dram_jitter", "l2_jitter", "atomic_queue",
+    "out_queue", "dram_jitter", "l2_jitter", "atomic_queue", "cost_special",
 )  # fmt: skip
 (P_SCHEDULERS, P_LAT_L1, P_LAT_L2, P_LAT_DRAM, P_LSU_QUEUE, P_L2_QUEUE, P_DRAM_QUEUE, P_TAG, P_L2_SECTOR, P_L2_LINE,
  P_L2_WSECTOR, P_L2_WLINE, P_DRAM_READ, P_DRAM_WRITE, P_DRAM_ISOLATED, P_BARRIER, P_BRANCH, P_INTERVAL, P_GAP, P_START,
  P_ATOMIC, P_CONSTANT, P_WARP_START, P_LSU_DELAY, P_OFF, P_SHARED_ATOMIC, P_WRITE_BACK, P_DRAIN, P_HIT_RATE,
- P_LSU_ISSUE, P_L2_WINDOW, P_STORE_EXTRA, P_RED, P_LOAD, P_LOAD_TIME, P_LOAD_MOST, P_OUT_QUEUE, P_JITTER, P_L2_JITTER, P_ATOMIC_QUEUE) = range(len(PARAMETERS))  # fmt: skip
+ P_LSU_ISSUE, P_L2_WINDOW, P_STORE_EXTRA, P_RED, P_LOAD, P_LOAD_TIME, P_LOAD_MOST, P_OUT_QUEUE, P_JITTER, P_L2_JITTER, P_ATOMIC_QUEUE, P_SPECIAL) = range(len(PARAMETERS))  # fmt: skip
 
 UNITS = ("issue", "lsu", "l2_read", "dram", "fma", "alu", "xu", "fp64", "tensor", "barrier", "constant", "uniform",
          "l2_write", "atomic")  # fmt: skip
@@ -49,7 +49,7 @@ NEVER = 1e30
 
 
 @njit(cache=True)
-def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everything in registers
+def simulate(  # one loop, so that numba keeps everything in registers
     stall, write, read, wait, kind, pipe, cost, latency, data, extra, slots_used,
     start, ops, accesses, warps, traced,
     r_waves, r_space, r_first, r_count, r_serial, lines, sectors,
@@ -110,6 +110,7 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
     seed = 20240229  # of what varies in DRAM's latency
     bar = 0.0
     constant = 0.0
+    special = 0.0
     launcher = 0.0
     moved = 0.0  # bytes of this SM through L2 so far
     launched = 0
@@ -387,6 +388,25 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                             u = p[P_ATOMIC] * r_serial[r] / n
                             atom = max(atom, sent) + u
                             busy[U_ATOMIC] += u
+                            slot = (line ^ (line >> 11) ^ (line >> 23)) & seen_mask
+                            if seen[slot] != line or moved - seen_at[slot] > p[P_L2_WINDOW]:
+                                seen[slot] = line
+                                seen_parts[slot] = 0
+                            seen_at[slot] = moved
+                            unseen = bits & ~seen_parts[slot]
+                            if unseen:
+                                low = 1 if unseen & 3 else 0
+                                high = 1 if unseen & 12 else 0
+                                seen_parts[slot] |= 3 * low + 12 * high
+                                owed[i] += dram_share[i]
+                                if owed[i] >= 1.0:  # read to be changed, and written back one day
+                                    owed[i] -= 1.0
+                                    u = (low + high) * (p[P_DRAM_READ] + p[P_DRAM_WRITE] * p[P_WRITE_BACK])
+                                    u *= p[P_DRAM_ISOLATED]
+                                    dram = max(dram, sent) + u
+                                    busy[U_DRAM] += u
+                                    counts[2] += 2.0 * (low + high)
+                                    counts[4] += 2.0 * (low + high) * p[P_WRITE_BACK]
                         counts[3] += count
                         moved += count * 32.0
                         if g == 4:
@@ -465,6 +485,9 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                 done = max(done, group[s, k & 7])
         elif g == 16:
             finish = now + latency[i]
+        elif g == 17:
+            special = max(special, now) + p[P_SPECIAL]
+            finish = special + latency[i]
         k = write[i]
         if k >= 0:
             board[s, k] = max(board[s, k], finish)

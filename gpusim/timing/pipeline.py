@@ -90,11 +90,19 @@ def parameters(profile: Profile, sms: int, threads: int, memory: Memory, atomic:
     return np.array([values[name] for name in core.PARAMETERS])
 
 
-def blocks_of(total: int, sms: int, count: int) -> Array:
-    """Linear numbers of the first ``count`` blocks of an SM in the middle: blocks go to the SMs in turn."""
-    first = min(total - 1, sms - 1) // 2 if total > sms else min(total - 1, (total - 1) // 2)
-    numbers = first + sms * np.arange(count, dtype=np.int64)
-    return numbers[numbers < total]
+def blocks_of(total: int, sms: int, resident: int, waves: int = 1) -> Array:
+    """Linear numbers of blocks of an SM in the middle: blocks go to the SMs in turn.
+
+    ``waves`` times ``resident`` of them, taken evenly from all over the grid, since what blocks do may depend on where
+    they are.
+    """
+    first = min(total - 1, sms - 1) // 2
+    mine = np.arange(first, total, sms, dtype=np.int64)
+    there = len(mine) // resident
+    if waves >= there:
+        return mine[: waves * resident]
+    begins = np.unique(np.linspace(0, there - 1, waves).astype(np.int64)) * resident
+    return np.concatenate([mine[k : k + resident] for k in begins])
 
 
 def follow_launch(ready: Any, sms: int) -> Followed:
@@ -110,7 +118,7 @@ def follow_launch(ready: Any, sms: int) -> Followed:
     if most > resident and streams.issued * 2 <= MOST_ISSUED:
         waves = max(1, min(WAVES, math.ceil(most / resident), MOST_ISSUED // max(1, streams.issued)))
         if waves > 1:
-            streams = follow(ready, blocks_of(total, sms, resident * waves))
+            streams = follow(ready, blocks_of(total, sms, resident, waves))
     return Followed(
         streams, shared, occ, ready.kernel.program, total, (threads + 31) // 32, threads, resident, waves
     )  # fmt: skip
@@ -182,7 +190,8 @@ def _extrapolate(end: Array, resident: int, blocks: int, share: float, most: int
 @dataclass
 class Memory:
     """What a launch moves: distinct bytes ``loaded`` and ``stored`` by the whole grid; ``fresh``: by instruction, the
-    share of first fetches that miss L2; ``write_back``: share of stored bytes that are written to DRAM in time; ``dirty``: bytes that L2 must write to make room beyond these."""
+    share of first fetches that miss L2; ``write_back``: share of stored bytes that are written to DRAM in time;
+    ``dirty``: bytes that L2 must write to make room, beyond these."""
 
     loaded: float
     stored: float
@@ -256,7 +265,8 @@ def atomic_cycles(seen: Followed, profile: Profile) -> float:
     take = np.repeat(r.first[record], r.count[record])
     offset = np.arange(len(take)) - np.repeat(np.cumsum(r.count[record]) - r.count[record], r.count[record])
     touched = len(np.unique(r.lines[take + offset]))
-    places = max(1.0 if touched < 2 else profile["atomic_pair"], min(touched * LINE / profile["atomic_bytes"], profile["atomic_places"]))
+    places = min(touched * LINE / profile["atomic_bytes"], profile["atomic_places"])
+    places = max(1.0 if touched < 2 else profile["atomic_pair"], places)
     serial = profile["atomic_pass"]
     elements = {getattr(seen.codes_program.meanings[k], "element", "") for k in np.unique(streams.ops[used])}
     if touched == 1 and elements & {"f32", "f64"}:
