@@ -8,50 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
-from typing import Any
 
 import numpy as np
 
 if __package__:
-    from gpusim.runner.sweeps import GIB, GLOBAL_ATOMICS, KIB, MIB, Gpu, Row
+    from gpusim.runner.sweeps import FLUSH, GIB, GLOBAL_ATOMICS, KIB, MIB, NONE, Gpu, Row, Stream, timed
 else:  # a plain file, where gpusim is not installed
-    from sweeps import GIB, GLOBAL_ATOMICS, KIB, MIB, Gpu, Row  # type: ignore[import-not-found, no-redef]
-
-FLUSH = 256 * MIB
-
-
-class Stream:
-    """A launch of one of the stream kernels that moves about ``footprint`` bytes a round."""
-
-    def __init__(
-        self, gpu: Gpu, way: str, words: int, flight: int, warps: int, footprint: int, data: Any, other: Any = None,
-        apart: int = 1, rounds: int = 1, sms: int = 0, cached: bool = False,
-    ) -> None:  # fmt: skip
-        """``warps``: of each SM; ``apart``: accesses are so many of their widths from each other; ``sms``: how many
-        blocks, one an SM, of 32 warps at most (default: all SMs)."""
-        self.gpu = gpu
-        self.name = f"stream_{way}<{words}, {flight}{', 1' if cached else ''}>"
-        self.block = min(1024, 32 * warps) if sms else min(256, 32 * warps)
-        self.grid = sms or gpu.sms * max(1, 32 * warps // self.block)
-        self.shared = gpu.shared_per_block * 3 // 4 if sms else 0
-        threads = self.grid * self.block * flight
-        self.count = footprint // (4 * words * apart) // threads * threads
-        self.bytes = self.count * 4 * words * rounds * (2 if way == "copy" else 1)
-        self.touched = self.count * 4 * words * apart
-        target = (data if other is None else other) if way == "copy" else gpu.out
-        self.args = (data, target, np.int64(self.count), apart, rounds)
-        self.possible = self.count > 0 and gpu.fits(self.name, self.block, 1 if sms else self.grid // gpu.sms)
-        self.row: Row = {"way": way, "words": words, "flight": flight, "warps": warps, "apart": apart, "rounds": rounds,
-                         "footprint": self.touched, "bytes": self.bytes, "cached": cached}  # fmt: skip
-
-    def __call__(self) -> None:
-        """Launch it."""
-        self.gpu.run(self.name, self.grid, self.block, *self.args, shared=self.shared)
-
-
-def _timed(gpu: Gpu, stream: Stream, times: int = 3, before: Callable[[], None] | None = None, **more: Any) -> Row:
-    found = gpu.ms(stream, times=times, before=before)
-    return {**stream.row, **more, **found, "gb_s": stream.bytes / found["ms"] / 1e6}
+    from sweeps import (  # type: ignore[import-not-found, no-redef]
+        FLUSH,
+        GIB,
+        GLOBAL_ATOMICS,
+        KIB,
+        MIB,
+        NONE,
+        Gpu,
+        Row,
+        Stream,
+        timed,
+    )
 
 
 def dram(gpu: Gpu) -> Iterator[Row]:
@@ -60,21 +34,28 @@ def dram(gpu: Gpu) -> Iterator[Row]:
     for way, words, flight, warps in product(("read", "write", "copy"), (1, 2, 4), (1, 2, 4, 8), (4, 8, 16, 32, 64)):
         stream = Stream(gpu, way, words, flight, warps, GIB, a, b)
         if stream.possible:
-            yield _timed(gpu, stream)
+            yield timed(gpu, stream)
     for words, warps in product((1, 4), (16, 32, 64)):
         stream = Stream(gpu, "read", words, 4, warps, GIB, a, cached=True)
         if stream.possible:
-            yield _timed(gpu, stream)
+            yield timed(gpu, stream)
 
 
 def strides(gpu: Gpu) -> Iterator[Row]:
-    """Isolated granules: one access every 32, 64, ... bytes, in order or random, in DRAM (1 GiB) and in L2."""
+    """Isolated granules: 4 to 128 neighbouring bytes, every 32, 64, ... bytes of 1 GiB or of some 18 MiB, and random
+    sectors."""
     a = gpu.cupy.zeros(GIB, np.uint8)
-    for way, words, spacing, footprint in product(("read", "write"), (1, 4), (32, 64, 128, 256), (GIB, 20 * MIB)):
+    for way, granule, spacing, footprint in product(
+        ("read", "write", "copy"), (4, 16, 32, 64, 128), (32, 64, 128, 256, 512), (GIB, 18 * MIB)
+    ):
+        if spacing < granule:
+            continue
+        words = 1 if granule == 4 else 4
+        group = max(0, (granule // 16).bit_length() - 1)
         rounds = 1 if footprint == GIB else 20
-        stream = Stream(gpu, way, words, 4, 32, footprint, a, apart=spacing // (4 * words), rounds=rounds)
+        stream = Stream(gpu, way, words, 4, 32, footprint, a, group=group, apart=spacing // (4 * words), rounds=rounds)
         if stream.possible:
-            yield _timed(gpu, stream, spacing=spacing)
+            yield timed(gpu, stream, spacing=spacing, granule=granule)
     for store, flight, log2, warps in product((0, 1), (1, 4, 8), (19, 25), (16, 32, 64)):
         count = gpu.sms * warps * 32 * 8 * 8
         if not gpu.fits(f"stream_random<{store}, {flight}>", 256, warps // 8):
@@ -96,14 +77,14 @@ def l2(gpu: Gpu) -> Iterator[Row]:
     ):
         stream = Stream(gpu, way, words, flight, warps, size, data, rounds=40)
         if stream.possible:
-            yield _timed(gpu, stream)
+            yield timed(gpu, stream)
     counts = [n for n in (1, 2, 4, 8, 16, 33, 66, 99) if n < gpu.sms] + [gpu.sms]
     for way, words, sms in product(("read", "write", "copy"), (1, 4), counts):
         rounds = max(4, min(2000, 40 * 16 // sms)) if sms > 8 else 20
         size = 17 * MIB if sms > 8 else 4 * MIB
         stream = Stream(gpu, way, words, 4, 32, size, data, rounds=rounds, sms=sms)
         if stream.possible:
-            yield _timed(gpu, stream, sms=sms)
+            yield timed(gpu, stream, sms=sms)
 
 
 def cold(gpu: Gpu) -> Iterator[Row]:
@@ -122,7 +103,7 @@ def cold(gpu: Gpu) -> Iterator[Row]:
             ("dirty", dirty), ("clean", clean), ("dirty then clean", both), ("itself", stream),
         )  # fmt: skip
         for state, before in states:
-            yield _timed(gpu, stream, times=9, before=before, state=state)
+            yield timed(gpu, stream, times=9, before=before, state=state)
     for state, before in (("dirty", dirty), ("clean", clean), ("dirty then clean", both)):
         found = gpu.ms(lambda: gpu.run("empty", 1, 32), times=15, before=before)
         yield {"way": "empty", "state": state, **found}
@@ -135,13 +116,14 @@ def hot(gpu: Gpu) -> Iterator[Row]:
     for way, size in product(("read", "copy", "write"), sizes):
         few = Stream(gpu, way, 4, 1, 32, int(size * MIB), data, rounds=4)
         many = Stream(gpu, way, 4, 1, 32, int(size * MIB), data, rounds=12)
-        row = _timed(gpu, many)
+        row = timed(gpu, many)
         less = gpu.ms(few, times=3)["ms"]
         each = (row["ms"] - less) / 8
         yield {**row, "round_ms": each, "round_gb_s": row["bytes"] / 12 / each / 1e6}
         one = Stream(gpu, way, 4, 1, 32, int(size * MIB), data)
-        found = gpu.ms(*[one] * 10, times=3)
-        yield {**one.row, "launches": 10, **found, "gb_s": 10 * one.bytes / found["ms"] / 1e6}
+        graph = gpu.graph(one, 20)
+        found = gpu.ms(graph, times=3)
+        yield {**one.row, "launches": 20, **found, "gb_s": 20 * one.bytes / found["ms"] / 1e6}
 
 
 def atomics(gpu: Gpu) -> Iterator[Row]:
@@ -155,7 +137,7 @@ def atomics(gpu: Gpu) -> Iterator[Row]:
         if (distinct == 1 and (how or far)) or (kind not in ("RED_INT", "ATOM_INT", "RED_FLOAT") and far):
             continue
         apart = 8 if far else 2 if wide else 1
-        loops = 8
+        loops = 64
 
         job = partial(
             gpu.run, f"stream_atomic<{kind}>", gpu.sms * 4, 256, data, gpu.out, np.uint32(distinct - 1), apart, how,
@@ -191,14 +173,9 @@ def launches(gpu: Gpu) -> Iterator[Row]:
         (1, 32, "empty", ()), (132, 256, "empty", ()), (1320, 256, "empty", ()), (10_000, 256, "empty", ()),
         (100_000, 256, "empty", ()), (1, 32, "empty_arguments", arguments), (1320, 256, "empty_arguments", arguments),
         (100_000, 256, "empty_arguments", arguments),
+        (100_000, 256, "empty_registers<32>", (gpu.out, 0)), (100_000, 256, "empty_registers<128>", (gpu.out, 0)),
     ):  # fmt: skip
-        gpu.run(name, grid, block, *args)
-        gpu.stream.synchronize()
-        gpu.stream.begin_capture()
-        for _ in range(100):
-            gpu.run(name, grid, block, *args)
-        graph = gpu.stream.end_capture()
-        found = gpu.ms(lambda graph=graph: graph.launch(gpu.stream), times=10)  # type: ignore[misc]
+        found = gpu.ms(gpu.graph(partial(gpu.run, name, grid, block, *args), 100), times=10)
         yield {"kind": "graph", "name": name, "block": block, "grid": grid, "launches": 100, **found}
 
 
@@ -212,11 +189,10 @@ def slots(gpu: Gpu) -> Iterator[Row]:
         waves = 12
         grid = gpu.sms * resident * waves
         records = gpu.cupy.zeros(5 * grid, np.int64)
-        # as much shared memory as leaves room for so many blocks; 1 KiB of each is the system's
-        room = min(gpu.shared_per_block, gpu.shared_per_sm // resident - KIB) // 128 * 128
+        room = gpu.room(resident)
         words = np.int32(GIB // 4)
         for _ in range(2):
-            gpu.run("slots", grid, block, records, data, work, how, words, shared=int(room))
+            gpu.run("slots", grid, block, records, data, work, how, words, shared=room)
             gpu.stream.synchronize()
         found = records.get().reshape(grid, 5)
         gaps: list[int] = []
@@ -232,7 +208,23 @@ def slots(gpu: Gpu) -> Iterator[Row]:
         span = float(found[:, 4].max() - found[:, 3].min())
         low, middle, high = np.percentile(gaps, (25, 50, 75))
         yield {"block": block, "resident": resident, "seen_resident": together, "how": how, "work": work,
-               "waves": waves, "shared": int(room), "gap": float(middle), "gap_quartiles": [float(low), float(high)],
+               "waves": waves, "shared": room, "gap": float(middle), "gap_quartiles": [float(low), float(high)],
                "busy": float(np.median(found[:, 2] - found[:, 1])),
                "between_first": float(np.median(first)) if first else 0.0,
                "first_wave_ns": float(wave[-1] - wave[0]), "total_ns": span}  # fmt: skip
+
+
+def turnaround(gpu: Gpu) -> Iterator[Row]:
+    """Microseconds a wave of blocks that leave no records: 30 waves less 10."""
+    data = gpu.cupy.zeros(GIB, np.uint8)
+    for block, resident, how, work in product((64, 128, 256, 512, 1024), (1, 2, 4, 8, 16), (0, 1, 2), (0, 2000)):
+        if block * resident > gpu.threads_per_sm:
+            continue
+        room = gpu.room(resident)
+        times = []
+        for waves in (10, 30):
+            job = partial(gpu.run, "slots", gpu.sms * resident * waves, block, NONE, data, work, how,
+                          np.int32(GIB // 4), shared=room)  # fmt: skip
+            times.append(gpu.ms(job, times=4)["ms"])
+        yield {"block": block, "resident": resident, "how": how, "work": work, "ms": times,
+               "wave_us": (times[1] - times[0]) / 20 * 1e3}  # fmt: skip

@@ -32,7 +32,7 @@ SWEEPS: dict[str, Callable[[Any], Any]] = {
     for sweep in (
         sweeps.clocks, sweeps.issue, sweeps.branches, sweeps.chases, sweeps.partitions, sweeps.chains, sweeps.shared,
         sweeps.patterns, sweeps.constants, bandwidth.dram, bandwidth.strides, bandwidth.l2, bandwidth.cold,
-        bandwidth.hot, bandwidth.atomics, bandwidth.launches, bandwidth.slots,
+        bandwidth.hot, bandwidth.atomics, bandwidth.launches, bandwidth.slots, bandwidth.turnaround,
     )
 }  # fmt: skip
 """What is measured, in this order."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +61,16 @@ def buffer_spec(name: str, array: np.ndarray[Any, Any], seed: int) -> dict[str, 
     return spec
 
 
-def catalogue_plan(folder: Path, large: bool = False) -> dict[str, Any]:
+def catalogue_plan(folder: Path, large: bool = False, only: Sequence[str] = ()) -> dict[str, Any]:
     """Compile the catalogue's sources, one cubin a source file, and list the launches of its cases.
 
-    ``large``: at the cases' own sizes, not the small ones.
+    ``large``: at the cases' own sizes, not the small ones.  ``only``: these families.
     """
     cubins: dict[str, str] = {}
     launches: list[dict[str, Any]] = []
     for family, cases in kernels.families().items():
+        if only and family not in only:
+            continue
         sources: dict[Path, list[str]] = {}
         for case in cases:
             sources.setdefault(case.source, []).extend(case.names)
@@ -164,10 +167,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Write a plan of launches with its cubins.")
     parser.add_argument("what", help="'catalogue', 'times', 'calibrate', or a .cu file")
     parser.add_argument("folder", type=Path)
+    parser.add_argument(
+        "--family", action="append", default=[], help="only this family of the catalogue; may be repeated"
+    )
     options = parser.parse_args(arguments)
+    if unknown := set(options.family) - set(kernels.families()):
+        parser.error(f"no family is called {', '.join(sorted(unknown))}")
     options.folder.mkdir(parents=True, exist_ok=True)
     if options.what in ("catalogue", "times"):
-        plan = catalogue_plan(options.folder, large=options.what == "times")
+        plan = catalogue_plan(options.folder, large=options.what == "times", only=options.family)
     elif options.what == "calibrate":
         plan = calibrate_plan(options.folder)
     else:

@@ -22,7 +22,7 @@ MIXTURES = (
 OPERATIONS = (
     "FADD", "FMUL", "FFMA", "IADD", "IMAD", "IMAD_WIDE", "IMAD_HI", "LOP3", "SHF", "ISETP_SEL", "FSETP_SEL", "IMNMX",
     "FMNMX", "PRMT", "POPC", "FLO", "EX2", "LG2", "RCP", "RSQ", "SIN", "I2F", "F2I", "F2F_UP", "F2F_DOWN",
-    "DADD", "DMUL", "DFMA", "HADD2", "HFMA2", "SHFL", "VOTE", "REDUX", "LDS", "DP4A", "MATCH", "CLOCK", *MIXTURES,
+    "DADD", "DMUL", "DFMA", "HADD2", "HFMA2", "SHFL", "VOTE", "REDUX", "LDS", "DP4A", "MATCH", *MIXTURES,
 )  # fmt: skip
 CHAINS = (
     "SHARED_ADD", "SHARED_CAS", "SHARED_EXCH", "GLOBAL_ADD", "GLOBAL_CAS", "GLOBAL_EXCH", "SHARED_STORE_LOAD",
@@ -59,15 +59,17 @@ KERNELS: dict[str, tuple[str, ...]] = {
         *(f"stream_{way}<{w}, {f}>" for way in ("read", "write", "copy") for w in (1, 2, 4) for f in (1, 2, 4, 8)),
         "stream_read<1, 4, 1>",
         "stream_read<4, 4, 1>",
+        *(f"stream_{way}<{words}, 4, 2>" for way in ("read", "write", "copy") for words in (1, 4)),
         *(f"stream_random<{store}, {flight}>" for store in (0, 1) for flight in (1, 4, 8)),
         *(f"stream_atomic<{kind}>" for kind in GLOBAL_ATOMICS),
     ),
-    "launch": ("empty", "empty_arguments", "slots"),
+    "launch": ("empty", "empty_arguments", "empty_registers<32>", "empty_registers<128>", "slots"),
 }
 """The kernels of each source of ``kernels/calibrate``, as C++ name expressions."""
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 LINE = 128
+FLUSH = 256 * MIB  # several times an L2 cache
 NONE = np.uint64(0)  # no pointer
 
 
@@ -117,12 +119,21 @@ class Gpu:
         registers = -(-self.find(name).num_regs * 32 // 256) * 256 * warps * blocks
         return registers <= self.registers_per_sm and block * blocks <= self.threads_per_sm
 
-    def cycles(self, name: str, grid: int, block: int, *args: Any, times: int = 3) -> Row:
+    def room(self, blocks: int) -> int:
+        """Bytes of shared memory with which so many blocks find room on an SM, and no more; 1 KiB of each block's is
+        the system's."""
+        return min(self.shared_per_block, self.shared_per_sm // blocks - KIB) // 128 * 128
+
+    def cycles(
+        self, name: str, grid: int, block: int, *args: Any, times: int = 3, before: Callable[[], None] | None = None
+    ) -> Row:
         """Launch a kernel that takes (out, stamps, ...) and give the cycles from the first warp's start to the last
         one's end on an SM: the median of all SMs, the least of ``times`` launches after a first."""
         best: Row = {}
         warps = grid * -(-block // 32)
         for number in range(times + 1):
+            if before:
+                before()
             self.run(name, grid, block, self.out, self.stamps, *args)
             self.stream.synchronize()
             if number == 0:
@@ -138,13 +149,28 @@ class Gpu:
                 best = {"cycles": middle, "most": max(spans), "ns": ns, "sms": len(spans)}
         return best
 
+    def hold(self, microseconds: float) -> None:
+        """Keep the GPU busy for a while, so that what is launched meanwhile does not wait for the host."""
+        self.run("slots", 1, 32, self.stamps, self.out, int(2000 * microseconds), 0, 1)
+
+    def graph(self, job: Callable[[], None], count: int) -> Callable[[], None]:
+        """What launches a CUDA graph of ``count`` times a job."""
+        job()
+        self.stream.synchronize()
+        self.stream.begin_capture()
+        for _ in range(count):
+            job()
+        graph = self.stream.end_capture()
+        return lambda: graph.launch(self.stream)
+
     def ms(self, *jobs: Callable[[], None], times: int = 5, before: Callable[[], None] | None = None) -> Row:
         """Milliseconds of the jobs together: least and median of ``times``, each after ``before``."""
         samples = []
         for number in range(times + 1):
+            start, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
             if before:
                 before()
-            start, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
+            self.hold(40 + 8 * len(jobs))
             start.record(self.stream)
             for job in jobs:
                 job()
@@ -159,6 +185,42 @@ class Gpu:
         array = self.cupy.ndarray(values.shape, values.dtype, self.module(source).get_global("table"))
         array.set(values)
         self.stream.synchronize()
+
+
+class Stream:
+    """A launch of one of the stream kernels that moves about ``footprint`` bytes a round."""
+
+    def __init__(
+        self, gpu: Gpu, way: str, words: int, flight: int, warps: int, footprint: int, data: Any, other: Any = None,
+        group: int = 0, apart: int = 1, rounds: int = 1, sms: int = 0, cached: bool = False,
+    ) -> None:  # fmt: skip
+        """``warps``: of each SM; ``group``, ``apart``: groups of 2^group accesses are so many of their widths from each
+        other; ``sms``: how many blocks, one an SM, of 32 warps at most (default: all SMs); ``cached``: through L1."""
+        self.gpu = gpu
+        grouped = apart != 1 << group
+        self.name = f"stream_{way}<{words}, {flight}{', 1' if cached else ', 2' if grouped else ''}>"
+        self.block = min(1024, 32 * warps) if sms else min(256, 32 * warps)
+        self.grid = sms or gpu.sms * max(1, 32 * warps // self.block)
+        self.shared = gpu.shared_per_block * 3 // 4 if sms else 0
+        threads = self.grid * self.block * flight
+        each = 4 * words * apart >> group  # bytes of the footprint for an access
+        self.count = footprint // each // threads * threads
+        self.bytes = self.count * 4 * words * rounds * (2 if way == "copy" else 1)
+        target = (data if other is None else other) if way == "copy" else gpu.out
+        self.args = (data, target, np.int64(self.count), group, apart, rounds)
+        self.possible = self.count > 0 and gpu.fits(self.name, self.block, 1 if sms else self.grid // gpu.sms)
+        self.row: Row = {"way": way, "words": words, "flight": flight, "warps": warps, "rounds": rounds,
+                         "footprint": self.count * each, "bytes": self.bytes, "cached": cached}  # fmt: skip
+
+    def __call__(self) -> None:
+        """Launch it."""
+        self.gpu.run(self.name, self.grid, self.block, *self.args, shared=self.shared)
+
+
+def timed(gpu: Gpu, stream: Stream, times: int = 3, before: Callable[[], None] | None = None, **more: Any) -> Row:
+    """The row of a stream, with its milliseconds and GB/s."""
+    found = gpu.ms(stream, times=times, before=before)
+    return {**stream.row, **more, **found, "gb_s": stream.bytes / found["ms"] / 1e6}
 
 
 def issue(gpu: Gpu) -> Iterator[Row]:
@@ -224,22 +286,22 @@ def chases(gpu: Gpu) -> Iterator[Row]:
         for kind in ("CA64", "CA32", "CA128", "NC64", "CG64"):
             found = gpu.cycles(f"chase<{kind}>", 1, 32, buffer, NONE, np.uint32(0), count, 2048)
             yield {"kind": kind, "footprint": footprint, "stride": LINE, "steps": 2048, **found}
-    sizes = (
-        192 * KIB,
-        256 * KIB,
-        512 * KIB,
-        *(n * MIB for n in (1, 2, 4, 8, 16, 20, 24, 28, 32, 40, 48, 64, 128, 256)),
-    )
-    for footprint in (*sizes, 512 * MIB, GIB, 2 * GIB, 4 * GIB):
+    flush = Stream(gpu, "read", 4, 4, 32, FLUSH, gpu.cupy.zeros(FLUSH, np.uint8))
+    mebibytes = (1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 128, 256, 512, 1024, 2048, 4096)
+    for footprint in (192 * KIB, 256 * KIB, 512 * KIB, *(n * MIB for n in mebibytes)):
         if footprint > buffer.nbytes:
             continue
         stride = max(LINE, footprint >> 19)
         count = _ring(gpu, buffer, footprint, stride)
-        kinds = ("CA64", "CG64") if footprint <= 256 * KIB else ("CG64",)
-        for kind in kinds:
-            skip = min(count, 8192)
-            found = gpu.cycles(f"chase<{kind}>", 1, 32, buffer, NONE, np.uint32(0), skip, 4096, times=2)
-            yield {"kind": kind, "footprint": footprint, "stride": stride, "steps": 4096, **found}
+        small = footprint <= 256 * KIB
+        fill = Stream(gpu, "read", 4, 1, 8, footprint, buffer)  # the whole of it is in L2 then, or as much as fits
+        for kind, state in product(("CA64", "CG64") if small else ("CG64",), ("filled", "flushed")):
+            before = flush if state == "flushed" else fill if fill.possible else None
+            skip = count if small else 256
+            if footprint > FLUSH and state == "filled":
+                continue
+            found = gpu.cycles(f"chase<{kind}>", 1, 32, buffer, NONE, np.uint32(0), skip, 4096, times=2, before=before)
+            yield {"kind": kind, "footprint": footprint, "stride": stride, "steps": 4096, "state": state, **found}
     # few lines far apart: hits in L2, misses in the translation caches
     for stride, count in product((64 * KIB, 2 * MIB, 16 * MIB), (16, 64, 256, 1024)):
         if stride * count <= buffer.nbytes:

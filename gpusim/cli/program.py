@@ -15,6 +15,7 @@ import click
 
 from gpusim import __version__
 from gpusim.cli.analyze import analyze
+from gpusim.cli.calibrate import calibrate
 from gpusim.cli.compare import compare
 from gpusim.cli.doctor import doctor
 from gpusim.cli.listing import list_cases
@@ -75,6 +76,7 @@ def main(context: click.Context) -> None:
 
 
 main.add_command(analyze)
+main.add_command(calibrate)
 main.add_command(compare)
 main.add_command(list_cases)
 main.add_command(doctor)

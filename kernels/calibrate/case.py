@@ -80,11 +80,11 @@ def _shift(x: np.ndarray, y: np.ndarray, third: np.ndarray) -> np.ndarray:
 
 
 def _bits(x: np.ndarray, y: np.ndarray, third: np.ndarray) -> np.ndarray:
-    return np.bitwise_count(x).astype(np.uint32)
+    return np.bitwise_count(y).astype(np.uint32)
 
 
 def _from_lane_below(x: np.ndarray, y: np.ndarray, third: np.ndarray) -> np.ndarray:
-    rows = x.reshape(-1, 32)
+    rows = y.reshape(-1, 32)
     return np.concatenate([rows[:, :1], rows[:, :-1]], axis=1).reshape(-1)
 
 
@@ -179,26 +179,26 @@ def pattern(lines: int, n: int) -> Problem:
     def reference() -> Reference:
         words = random_words(blocks * WINDOW // 4).reshape(blocks, -1)
         reads = [words[:, (offsets + 128 * k) // 4 % (WINDOW // 4)] for k in range(UNROLL)]
-        once = np.bitwise_xor.reduce(reads)  # read once more than LOOPS: an even number of times
-        return Reference({"out": np.tile(once * np.uint32((LOOPS + 1) % 2), (1, BLOCK // 32)).reshape(-1)})
+        once = np.bitwise_xor.reduce(reads)  # with the first time round, an odd number of times
+        return Reference({"out": np.tile(once, (1, BLOCK // 32)).reshape(-1)})
 
     return Problem(
         buffers={
             "out": _unwritten(blocks * BLOCK), "stamps": _stamps(blocks, BLOCK),
-            "in": random_words(blocks * WINDOW // 4), "offsets": offsets,
+            "in": random_words(blocks * WINDOW // 4), "offsets": offsets.copy(),
         },
         launches=[
             Launch("pattern_load<CA, 4>", (blocks, 1, 1), (BLOCK, 1, 1),
-                   ("out", "stamps", "in", "offsets", np.int64(WINDOW), np.int32(0), np.int32(LOOPS)))
+                   ("out", "stamps", "in", "offsets", np.int64(WINDOW), np.int32(0), np.int32(LOOPS + 1)))
         ],
         reference=reference,
     )  # fmt: skip
 
 
 def stream(way: str, words: int, flight: int, n: int) -> Problem:
-    """n threads, rounded up to whole blocks, each ``flight`` accesses of ``words`` words, twice."""
+    """n threads, rounded up to whole blocks, each ``flight`` accesses of ``words`` words, three times."""
     blocks = blocks_to_cover(n, BLOCK)
-    threads, rounds = blocks * BLOCK, 2
+    threads, rounds = blocks * BLOCK, 3
     count = threads * flight
     data = random_words(count * words)
     if way == "write":
@@ -207,7 +207,9 @@ def stream(way: str, words: int, flight: int, n: int) -> Problem:
     def reference() -> Reference:
         source = random_words(count * words).reshape(flight, threads, words)
         if way == "read":
-            return Reference({"out": np.zeros(threads, np.uint32)})  # everything twice
+            return Reference(
+                {"out": np.bitwise_xor.reduce(np.bitwise_xor.reduce(source, axis=2))}
+            )  # an odd number of times
         if way == "write":
             return Reference({"data": np.full(count * words, rounds - 1, np.uint32),
                               "out": np.full(threads, rounds, np.uint32)})  # fmt: skip
@@ -219,7 +221,7 @@ def stream(way: str, words: int, flight: int, n: int) -> Problem:
         buffers={"data": data, "out": out},
         launches=[
             Launch(f"stream_{way}<{words}, {flight}>", (blocks, 1, 1), (BLOCK, 1, 1),
-                   ("data", "out", np.int64(count), np.int32(1), np.int32(rounds)))
+                   ("data", "out", np.int64(count), np.int32(0), np.int32(1), np.int32(rounds)))
         ],
         reference=reference,
     )  # fmt: skip

@@ -2,7 +2,7 @@
 //
 // Every thread keeps CHAINS independent chains of an operation. With one chain and one warp the time is the
 // operation's latency, with eight chains and many warps its throughput. The PTX is written out so that the compiler
-// neither adds instructions nor finds a shorter way: each step takes the two values before it.
+// neither adds instructions nor finds a shorter way: each step takes the two values before it, or the last one.
 
 // Of each warp: clock before and after, %globaltimer before and after in ns, the SM it ran on.
 struct Stopwatch {
@@ -39,7 +39,7 @@ enum Operation {
     FADD, FMUL, FFMA, IADD, IMAD, IMAD_WIDE, IMAD_HI, LOP3, SHF, ISETP_SEL, FSETP_SEL, IMNMX, FMNMX, PRMT, POPC, FLO,
     EX2, LG2, RCP, RSQ, SIN, I2F, F2I, F2F_UP, F2F_DOWN, DADD, DMUL, DFMA, HADD2, HFMA2, SHFL, VOTE, REDUX,
     LDS, FFMA_IADD, FFMA_IMAD, FFMA_LOP3, IADD_LOP3, FFMA_EX2, FFMA_LDS, SHFL_LDS, FFMA_SHFL, IMAD_LOP3,
-    FFMA_I2F, FADD_FMUL, DP4A, MATCH, CLOCK
+    FFMA_I2F, FADD_FMUL, DP4A, MATCH
 };
 
 template <int OP> __device__ __forceinline__ void step(unsigned &x, unsigned y, unsigned c)
@@ -71,30 +71,30 @@ template <int OP> __device__ __forceinline__ void step(unsigned &x, unsigned y, 
     else if constexpr (OP == PRMT)
         asm volatile("prmt.b32 %0, %0, %1, %2;" : "+r"(x) : "r"(y), "r"(c));
     else if constexpr (OP == POPC)
-        asm volatile("popc.b32 %0, %0;" : "+r"(x));
+        asm volatile("popc.b32 %0, %1;" : "=r"(x) : "r"(y));
     else if constexpr (OP == FLO)
-        asm volatile("bfind.u32 %0, %0;" : "+r"(x));
+        asm volatile("bfind.u32 %0, %1;" : "=r"(x) : "r"(y));
     else if constexpr (OP == EX2)
-        asm volatile("ex2.approx.ftz.f32 %0, %0;" : "+r"(x));
+        asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=r"(x) : "r"(y));
     else if constexpr (OP == LG2)
-        asm volatile("lg2.approx.ftz.f32 %0, %0;" : "+r"(x));
+        asm volatile("lg2.approx.ftz.f32 %0, %1;" : "=r"(x) : "r"(y));
     else if constexpr (OP == RCP)
         // of its own it would be its own inverse, and dropped
-        asm volatile("{.reg .f32 t; rcp.approx.ftz.f32 t, %0; add.f32 %0, t, %1;}" : "+r"(x) : "r"(y));
+        asm volatile("{.reg .f32 t; rcp.approx.ftz.f32 t, %1; add.f32 %0, t, %2;}" : "=r"(x) : "r"(y), "r"(c));
     else if constexpr (OP == RSQ)
-        asm volatile("rsqrt.approx.ftz.f32 %0, %0;" : "+r"(x));
+        asm volatile("rsqrt.approx.ftz.f32 %0, %1;" : "=r"(x) : "r"(y));
     else if constexpr (OP == SIN)
-        asm volatile("sin.approx.ftz.f32 %0, %0;" : "+r"(x));
+        asm volatile("sin.approx.ftz.f32 %0, %1;" : "=r"(x) : "r"(y));
     else if constexpr (OP == I2F)
-        asm volatile("cvt.rn.f32.s32 %0, %0;" : "+r"(x));
+        asm volatile("cvt.rn.f32.s32 %0, %1;" : "=r"(x) : "r"(y));
     else if constexpr (OP == F2I)
-        asm volatile("cvt.rzi.s32.f32 %0, %0;" : "+r"(x));
+        asm volatile("cvt.rzi.s32.f32 %0, %1;" : "=r"(x) : "r"(y));
     else if constexpr (OP == HADD2)
         asm volatile("add.f16x2 %0, %0, %1;" : "+r"(x) : "r"(y));
     else if constexpr (OP == HFMA2)
         asm volatile("fma.rn.f16x2 %0, %0, %1, %2;" : "+r"(x) : "r"(y), "r"(c));
     else if constexpr (OP == SHFL)
-        asm volatile("shfl.sync.up.b32 %0, %0, 1, 0x0, 0xffffffff;" : "+r"(x));
+        asm volatile("shfl.sync.up.b32 %0, %1, 1, 0x0, 0xffffffff;" : "=r"(x) : "r"(y));
     else if constexpr (OP == VOTE)
         asm volatile("{.reg .pred p; setp.lt.s32 p, %0, %1; vote.sync.ballot.b32 %0, p, 0xffffffff;}"
                      : "+r"(x)
@@ -102,15 +102,13 @@ template <int OP> __device__ __forceinline__ void step(unsigned &x, unsigned y, 
     else if constexpr (OP == DP4A)
         asm volatile("dp4a.u32.u32 %0, %0, %1, %2;" : "+r"(x) : "r"(y), "r"(c));
     else if constexpr (OP == LDS) // x is an address that holds its own address
-        asm volatile("ld.shared.u32 %0, [%0];" : "+r"(x)::"memory");
+        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(y) : "memory");
 #if __CUDA_ARCH__ >= 800
     else if constexpr (OP == REDUX)
-        asm volatile("redux.sync.add.u32 %0, %0, 0xffffffff;" : "+r"(x));
+        asm volatile("redux.sync.add.u32 %0, %1, 0xffffffff;" : "=r"(x) : "r"(y));
 #endif
-    else if constexpr (OP == CLOCK)
-        asm volatile("{.reg .u32 t; mov.u32 t, %clock; add.u32 %0, %0, t;}" : "+r"(x));
     else if constexpr (OP == MATCH)
-        asm volatile("match.any.sync.b32 %0, %0, 0xffffffff;" : "+r"(x));
+        asm volatile("match.any.sync.b32 %0, %1, 0xffffffff;" : "=r"(x) : "r"(y));
 }
 
 template <int OP> __device__ __forceinline__ void step(unsigned long long &x, unsigned long long y, unsigned long long c)
@@ -126,10 +124,11 @@ template <int OP> __device__ __forceinline__ void step(unsigned long long &x, un
                      : "+l"(x)
                      : "l"(y), "r"((unsigned)c));
     else if constexpr (OP == F2F_UP)
-        asm volatile("{.reg .b32 l, h; mov.b64 {l, h}, %0; cvt.f64.f32 %0, h;}" : "+l"(x));
+        asm volatile("{.reg .b32 l, h; mov.b64 {l, h}, %1; cvt.f64.f32 %0, h;}" : "=l"(x) : "l"(y));
     else if constexpr (OP == F2F_DOWN)
-        asm volatile("{.reg .b32 f, l, h; cvt.rn.f32.f64 f, %0; mov.b64 {l, h}, %0; mov.b64 %0, {l, f};}"
-                     : "+l"(x));
+        asm volatile("{.reg .b32 f, l, h; cvt.rn.f32.f64 f, %1; mov.b64 {l, h}, %1; mov.b64 %0, {l, f};}"
+                     : "=l"(x)
+                     : "l"(y));
 }
 
 // Two operations that take turns, or the same twice.

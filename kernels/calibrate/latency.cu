@@ -95,7 +95,7 @@ __global__ void chase(unsigned long long *out, long long *stamps, char *buffer, 
 }
 
 // cycles[block * lines + line]: the shortest of `times` loads of that line (128 bytes) from L2.
-__global__ void line_latency(int *cycles, long long *stamps, const char *buffer, int lines, int times)
+__global__ void line_latency(int *cycles, long long *stamps, const char *buffer, int lines, int times) // of zeros
 {
     __shared__ unsigned received[1024];
     const unsigned place = (unsigned)__cvta_generic_to_shared(received + threadIdx.x);
@@ -110,6 +110,7 @@ __global__ void line_latency(int *cycles, long long *stamps, const char *buffer,
             unsigned value;
             asm volatile("mov.u64 %0, %clock64;" : "=l"(before)::"memory");
             asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(p) : "memory");
+            p += value; // zero, which the compiler does not know: each load waits for the one before
             // the store waits for the value, and the clock is read after it
             asm volatile("st.volatile.shared.u32 [%0], %1;" ::"r"(place), "r"(value) : "memory");
             asm volatile("mov.u64 %0, %clock64;" : "=l"(after)::"memory");

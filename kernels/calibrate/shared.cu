@@ -204,7 +204,7 @@ __global__ void pattern_store(unsigned *out, long long *stamps, char *buffer, co
     out[blockIdx.x * blockDim.x + threadIdx.x] = x;
 }
 
-// Local memory: an array indexed at run time, `reads` loads for each store.
+// Loads from local memory: an array indexed at run time.
 __global__ void local_access(unsigned *out, long long *stamps, unsigned zero, int loops)
 {
     volatile unsigned array[16];
@@ -225,7 +225,7 @@ __global__ void local_access(unsigned *out, long long *stamps, unsigned zero, in
 
 __constant__ unsigned table[4096];
 
-// Loads from constant memory with `distinct` different words a warp, 4 bytes * apart from each other.
+// Loads from constant memory with `distinct` different words a warp, `apart` words from each other.
 __global__ void constant_load(unsigned *out, long long *stamps, int distinct, int apart, int moving, int loops)
 {
     int index = threadIdx.x % 32 % distinct * apart;

@@ -12,10 +12,18 @@ __device__ __forceinline__ void fill(unsigned &v, unsigned x) { v = x; }
 __device__ __forceinline__ void fill(uint2 &v, unsigned x) { v = make_uint2(x, x); }
 __device__ __forceinline__ void fill(uint4 &v, unsigned x) { v = make_uint4(x, x, x, x); }
 
-// `rounds` times over n accesses, `apart` vectors from each other; a thread has FLIGHT loads in flight at a time. n is
-// a multiple of threads * FLIGHT. Loads bypass L1 (.cg), or, if CACHED, look there first.
-template <int WORDS, int FLIGHT, int CACHED = 0>
-__global__ void stream_read(const typename Vector<WORDS>::type *in, unsigned *out, long long n, int apart, int rounds)
+// How an access is made and where it lies: past L1 (.cg), through L1, or past L1 in groups of 2^group neighbouring
+// vectors that are `apart` vectors from each other.
+enum How { PLAIN, CACHED, GROUPED };
+
+template <int HOW> __device__ __forceinline__ long long place(long long i, int group, int apart)
+{
+    return HOW == GROUPED ? (i >> group) * apart + (i & ((1 << group) - 1)) : i;
+}
+
+// `rounds` times over n accesses; a thread has FLIGHT loads in flight at a time. n is a multiple of threads * FLIGHT.
+template <int WORDS, int FLIGHT, int HOW = PLAIN>
+__global__ void stream_read(const typename Vector<WORDS>::type *in, unsigned *out, long long n, int group, int apart, int rounds)
 {
     typedef typename Vector<WORDS>::type T;
     const long long threads = (long long)gridDim.x * blockDim.x;
@@ -25,8 +33,10 @@ __global__ void stream_read(const typename Vector<WORDS>::type *in, unsigned *ou
         for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += threads * FLIGHT) {
             T v[FLIGHT];
 #pragma unroll
-            for (int k = 0; k < FLIGHT; k++)
-                v[k] = CACHED ? in[(i + k * threads) * apart] : __ldcg(in + (i + k * threads) * apart);
+            for (int k = 0; k < FLIGHT; k++) {
+                const T *p = in + place<HOW>(i + k * threads, group, apart);
+                v[k] = HOW == CACHED ? *p : __ldcg(p);
+            }
 #pragma unroll
             for (int k = 0; k < FLIGHT; k++)
                 x ^= fold(v[k]);
@@ -35,8 +45,8 @@ __global__ void stream_read(const typename Vector<WORDS>::type *in, unsigned *ou
     out[blockIdx.x * blockDim.x + threadIdx.x] = x;
 }
 
-template <int WORDS, int FLIGHT>
-__global__ void stream_write(typename Vector<WORDS>::type *to, unsigned *out, long long n, int apart, int rounds)
+template <int WORDS, int FLIGHT, int HOW = PLAIN>
+__global__ void stream_write(typename Vector<WORDS>::type *to, unsigned *out, long long n, int group, int apart, int rounds)
 {
     typedef typename Vector<WORDS>::type T;
     const long long threads = (long long)gridDim.x * blockDim.x;
@@ -47,15 +57,15 @@ __global__ void stream_write(typename Vector<WORDS>::type *to, unsigned *out, lo
         for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += threads * FLIGHT) {
 #pragma unroll
             for (int k = 0; k < FLIGHT; k++)
-                to[(i + k * threads) * apart] = v;
+                to[place<HOW>(i + k * threads, group, apart)] = v;
         }
     }
     out[blockIdx.x * blockDim.x + threadIdx.x] = rounds;
 }
 
 // to = in + 1, word by word; to may be in.
-template <int WORDS, int FLIGHT>
-__global__ void stream_copy(const typename Vector<WORDS>::type *in, typename Vector<WORDS>::type *to, long long n, int apart, int rounds)
+template <int WORDS, int FLIGHT, int HOW = PLAIN>
+__global__ void stream_copy(const typename Vector<WORDS>::type *in, typename Vector<WORDS>::type *to, long long n, int group, int apart, int rounds)
 {
     typedef typename Vector<WORDS>::type T;
     const long long threads = (long long)gridDim.x * blockDim.x;
@@ -65,12 +75,12 @@ __global__ void stream_copy(const typename Vector<WORDS>::type *in, typename Vec
             T v[FLIGHT];
 #pragma unroll
             for (int k = 0; k < FLIGHT; k++)
-                v[k] = __ldcg(in + (i + k * threads) * apart);
+                v[k] = __ldcg(in + place<HOW>(i + k * threads, group, apart));
 #pragma unroll
             for (int k = 0; k < FLIGHT; k++) {
                 T w;
                 fill(w, fold(v[k]) + 1);
-                to[(i + k * threads) * apart] = w;
+                to[place<HOW>(i + k * threads, group, apart)] = w;
             }
         }
     }
