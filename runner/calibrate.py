@@ -113,8 +113,15 @@ def _device(cupy: Any) -> dict[str, Any]:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a file under another name and then rename it; compressed if its name ends in .gz."""
-    text = json.dumps(content, default=float, indent=None if path.suffix == ".gz" else 1).encode()
+    """Write a file under another name, then rename it; compressed if its name ends in .gz.  A sweep's rows take a line
+    each."""
+    mark = "rows of the sweeps"
+    rows = ",\n".join(
+        f"  {json.dumps(name)}: [\n" + ",\n".join(json.dumps(row, default=float) for row in found) + "\n  ]"
+        for name, found in content["sweeps"].items()
+    )
+    frame = json.dumps({**content, "sweeps": mark}, default=float, indent=1)
+    text = frame.replace(f'"{mark}"', f"{{\n{rows}\n }}", 1).encode()
     with tempfile.NamedTemporaryFile("wb", dir=path.parent, delete=False) as file:
         file.write(gzip.compress(text) if path.suffix == ".gz" else text + b"\n")
     os.chmod(file.name, 0o644)

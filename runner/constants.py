@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]
+Definition = tuple[str, str, str, Callable[[Rows], float]]
 KIB, MIB = 1 << 10, 1 << 20
 CYCLES, RATE, GBS = "cycles", "warp instructions/SM/cycle", "GB/s"
 
@@ -90,12 +93,16 @@ def _l1_line(rows: Rows, kind: str = "CA") -> float:
     return line([(row["lines"], row["each"]) for row in found])[1]
 
 
-def _per_sector(rows: Rows, kind: str, grid_one: bool) -> tuple[float, float]:
-    """Cycles a sector where each is in a line of its own, and where four of a line go together."""
-    found = [r for r in pick(rows["patterns"], kind=kind, width=4, warps=32) if (r["grid"] == 1) == grid_one]
-    alone = one(found, "each", lines=32, sectors=1) / 32
-    together = one(found, "each", lines=8, sectors=4) / 32
-    return alone, together
+def _constant_word(rows: Rows) -> float:
+    """Cycles for each further distinct word."""
+    found = pick(rows["constants"], kind="LDC", apart=1, warps=32)
+    return line([(row["distinct"], row["each"]) for row in found if row["distinct"] > 1])[1]
+
+
+def _sector(rows: Rows, kind: str, lines: int, alone: bool = False) -> float:
+    """Cycles a sector: one of each of 32 lines, or four of each of eight; by one SM alone, or by all."""
+    found = [r for r in pick(rows["patterns"], kind=kind, width=4, warps=32) if (r["grid"] == 1) == alone]
+    return one(found, "each", lines=lines, sectors=32 // lines) / 32
 
 
 def _near_far(rows: Rows) -> tuple[float, float]:
@@ -118,7 +125,9 @@ def _per_cycle(rows: Rows, sweep: str, **wanted: Any) -> float:
 
 
 def _launch(rows: Rows, **wanted: Any) -> float:
-    return one(rows["launches"], "median_ms", **wanted) * 1e3
+    """Microseconds a launch."""
+    launches = pick(rows["launches"], **wanted)[0].get("launches", 1)
+    return one(rows["launches"], "median_ms", **wanted) * 1e3 / launches
 
 
 def _block_interval(rows: Rows, block: int) -> float:
@@ -129,157 +138,227 @@ def _block_interval(rows: Rows, block: int) -> float:
     return (found[1_000_000] - found[100_000]) * 1e6 / 900_000
 
 
-def _gap(rows: Rows, block: int, how: int) -> float:
-    return one(rows["slots"], "gap", block=block, how=how, resident=2, work=4000)
+def _gap(rows: Rows, block: int) -> float:
+    return one(rows["slots"], "gap", block=block, how=0, resident=2, work=4000)
 
 
-def _latencies() -> list[tuple[str, str, str, Callable[[Rows], float]]]:
-    chain = "a chain of one warp"
-    found: list[tuple[str, str, str, Callable[[Rows], float]]] = [
-        (f"latency_{op.lower()}", CYCLES, f"{chain}: {op}", lambda r, op=op: step(r["issue"], op=op, chains=1))  # type: ignore[misc]
-        for op in (
-            "FADD", "FMUL", "FFMA", "IADD", "IMAD", "LOP3", "SHF", "IMNMX", "PRMT", "POPC", "FLO", "I2F", "F2I", "DADD",
-            "DMUL", "DFMA", "HADD2", "HFMA2", "SHFL", "REDUX", "EX2",
-        )
-    ]  # fmt: skip
-    found = [(name.replace("iadd", "iadd3").replace("ex2", "mufu"), *rest) for name, *rest in found]
-    found += [
-        ("latency_l1_hit", CYCLES, "pointer chase in 16 KiB, 64-bit loads",
-         lambda r: step(r["chases"], kind="CA64", footprint=16 * KIB)),
-        ("latency_l1_hit_constant", CYCLES, "the same by LDG.CONSTANT",
-         lambda r: step(r["chases"], kind="NC64", footprint=16 * KIB)),
-        ("latency_l2_hit", CYCLES, "pointer chase in 1 MiB past L1",
-         lambda r: step(r["chases"], kind="CG64", footprint=MIB, state="filled")),
-        ("latency_l2_hit_large", CYCLES, "the same in 20 MiB",
-         lambda r: step(r["chases"], kind="CG64", footprint=20 * MIB, state="filled")),
-        ("latency_l2_near", CYCLES, "loads of single lines from every SM, the lower half's median",
-         lambda r: _near_far(r)[0]),
-        ("latency_l2_far", CYCLES, "the same, the upper half's median", lambda r: _near_far(r)[1]),
-        ("latency_dram", CYCLES, "pointer chase in 256 MiB",
-         lambda r: step(r["chases"], kind="CG64", footprint=256 * MIB, state="flushed")),
-        ("latency_dram_far_pages", CYCLES, "pointer chase in 4 GiB, with misses of address translation",
-         lambda r: step(r["chases"], kind="CG64", footprint=4096 * MIB, state="flushed")),
-        *((f"latency_shared_{8 * w}", CYCLES, f"pointer chase in shared memory, {8 * w}-bit loads",
-           lambda r, w=w: step(r["chains"], kind="LDS", width=w)) for w in (4, 8, 16)),
-        *((f"latency_{name}", CYCLES, how, lambda r, kind=kind: step(r["chains"], kind=kind, threads=32))
-          for name, kind, how in (
-            ("shared_atomic", "SHARED_ADD", "a chain of atomic additions in shared memory"),
-            ("shared_cas", "SHARED_CAS", "a chain of compare-and-swaps in shared memory"),
-            ("global_atomic", "GLOBAL_ADD", "a chain of 64-bit atomic additions in global memory"),
-            ("shared_store_load", "SHARED_STORE_LOAD", "a store to shared memory and the load after it"),
-            ("global_store_load", "GLOBAL_STORE_LOAD", "a store to global memory and a volatile load after it"),
-            ("fence_block", "FENCE_BLOCK", "membar.cta"),
-            ("fence_device", "FENCE_DEVICE", "membar.gl with nothing to wait for"),
-            ("store_fence_device", "STORE_FENCE_DEVICE", "a store and membar.gl"),
-        )),
-        ("latency_constant_indexed", CYCLES, "a chain of indexed loads in 1 KiB of constant memory",
-         lambda r: step(r["chains"], kind="LDC", words=256, distinct=1)),
-    ]  # fmt: skip
-    return found
-
-
-def _rates() -> list[tuple[str, str, str, Callable[[Rows], float]]]:
-    ops = (
-        ("fadd", "FADD"), ("fmul", "FMUL"), ("ffma", "FFMA"), ("iadd3", "IADD"), ("imad", "IMAD"),
-        ("imad_hi", "IMAD_HI"), ("lop3", "LOP3"), ("shf", "SHF"), ("vimnmx", "IMNMX"), ("fmnmx", "FMNMX"),
-        ("prmt", "PRMT"), ("popc", "POPC"), ("flo", "FLO"), ("mufu", "EX2"), ("i2f", "I2F"), ("f2i", "F2I"),
-        ("f2f", "F2F_UP"), ("dadd", "DADD"), ("dmul", "DMUL"), ("dfma", "DFMA"), ("hadd2", "HADD2"),
-        ("hfma2", "HFMA2"), ("shfl", "SHFL"), ("redux", "REDUX"), ("idp", "DP4A"),
-        ("match", "MATCH"),
-    )  # fmt: skip
-    found: list[tuple[str, str, str, Callable[[Rows], float]]] = [
-        (
-            f"issue_{name}",
-            RATE,
-            f"eight chains a thread, the best of 4 to 64 warps: {op}",
-            lambda r, op=op: _issue(r, op),
-        )  # type: ignore[misc]
-        for name, op in ops
+def _fetched(rows: Rows, way: str, granule: int, spacing: int) -> float:
+    """Bytes that DRAM could have streamed in the time of one isolated access."""
+    found = [
+        row for row in pick(rows["strides"], way=way, granule=granule, spacing=spacing) if row["footprint"] > 512 * MIB
     ]
-    # loops of two kinds of instructions, half of which are the one that is named
-    found.append(("issue_isetp_sel", RATE, "ISETP and SEL in turn, together", lambda r: _issue(r, "ISETP_SEL", 2)))
-    found.append(("issue_fsetp_sel", RATE, "FSETP and SEL in turn, together", lambda r: _issue(r, "FSETP_SEL", 2)))
-    for name, op in (
-        ("ffma_iadd3", "FFMA_IADD"), ("ffma_imad", "FFMA_IMAD"), ("ffma_lop3", "FFMA_LOP3"),
-        ("iadd3_lop3", "IADD_LOP3"),
-        ("imad_lop3", "IMAD_LOP3"), ("fadd_fmul", "FADD_FMUL"), ("ffma_lds", "FFMA_LDS"), ("ffma_mufu", "FFMA_EX2"),
-        ("shfl_lds", "SHFL_LDS"), ("ffma_shfl", "FFMA_SHFL"), ("ffma_i2f", "FFMA_I2F"),
+    if not found:
+        raise Missing("a footprint beyond L2")
+    accesses = found[0]["footprint"] / spacing
+    peak = most(rows["dram"], "gb_s", way=way)
+    return found[0]["ms"] * 1e6 * peak / accesses / (2 if way == "copy" else 1)
+
+
+def _written_back(rows: Rows) -> float:
+    """Bytes written back for each byte read when the L2 is full of dirty lines, as long as it is."""
+    found = [row for row in pick(rows["cold"], way="read") if 12 * MIB < row["footprint"] < 40 * MIB]
+    times = {state: {row["footprint"]: row["ms"] for row in pick(found, state=state)} for state in ("dirty", "clean")}
+    extra = sum(times["dirty"].values()) - sum(times["clean"].values())
+    return extra * 1e6 * most(rows["dram"], "gb_s", way="write") / sum(times["clean"])
+
+
+def _by_footprint(rows: Rows, way: str) -> list[tuple[float, float]]:
+    """Footprint, and bandwidth of using it again and again."""
+    return sorted((row["footprint"], row["round_gb_s"]) for row in pick(rows["hot"], way=way) if "round_gb_s" in row)
+
+
+def _kept(rows: Rows, way: str) -> float:
+    """The largest footprint with at least 0.9 of the best bandwidth."""
+    found = _by_footprint(rows, way)
+    return max(size for size, rate in found if rate >= 0.9 * max(rate for _, rate in found))
+
+
+def _lost(rows: Rows, way: str) -> float:
+    """The smallest footprint with at most 1.05 of the largest one's bandwidth."""
+    found = _by_footprint(rows, way)
+    return min(size for size, rate in found if rate <= 1.05 * found[-1][1])
+
+
+def _wave(rows: Rows, how: int, block: int) -> float:
+    """Cycles from one wave of blocks to the next, two on an SM, that do nothing else."""
+    return one(rows["turnaround"], "wave_us", block=block, resident=2, how=how, work=0) * _mhz(rows)
+
+
+def of(function: Callable[..., float], sweep: str, *args: Any, **wanted: Any) -> Callable[[Rows], float]:
+    """What a function says of one sweep's rows."""
+    return lambda rows: function(rows[sweep], *args, **wanted)
+
+
+WAYS = ("read", "write", "copy")
+THREADS = (64, 128, 256, 512, 1024)
+
+
+def _latencies() -> Iterator[Definition]:
+    for op in (
+        "FADD", "FMUL", "FFMA", "IADD3", "IMAD", "IMAD_HI", "LOP3", "SHF", "VIMNMX", "PRMT", "POPC", "FLO", "I2F",
+        "F2I", "DADD", "DMUL", "DFMA", "HADD2", "HFMA2", "SHFL", "REDUX", "MUFU",
     ):  # fmt: skip
-        how = f"{name.replace('_', ' and ').upper().replace('AND', 'and')} in turn, together"
-        found.append((f"issue_{name}", RATE, how, lambda r, op=op: _issue(r, op)))  # type: ignore[misc]
-    return found
+        kernel = {"IADD3": "IADD", "VIMNMX": "IMNMX", "MUFU": "EX2"}.get(op, op)
+        yield f"latency_{op.lower()}", CYCLES, f"a chain of {op} of one warp", of(step, "issue", op=kernel, chains=1)
+    for name, how, kind, footprint, state in (
+        ("l1_hit", "pointer chase in 16 KiB, 64-bit loads", "CA64", 16 * KIB, None),
+        ("l1_hit_constant", "pointer chase in 16 KiB by LDG.CONSTANT", "NC64", 16 * KIB, None),
+        ("l2_hit", "pointer chase in 1 MiB past L1", "CG64", MIB, "filled"),
+        ("l2_hit_large", "pointer chase in 20 MiB past L1", "CG64", 20 * MIB, "filled"),
+        ("dram", "pointer chase in 256 MiB after a flush", "CG64", 256 * MIB, "flushed"),
+        ("dram_far_pages", "pointer chase in 4 GiB after a flush, with misses of address translation", "CG64",
+         4096 * MIB, "flushed"),
+    ):  # fmt: skip
+        yield f"latency_{name}", CYCLES, how, of(step, "chases", kind=kind, footprint=footprint, state=state)
+    how = "loads of single lines from every SM, the median of the"
+    yield "latency_l2_near", CYCLES, f"{how} lower group", lambda rows: _near_far(rows)[0]
+    yield "latency_l2_far", CYCLES, f"{how} upper group", lambda rows: _near_far(rows)[1]
+    for width in (4, 8, 16):
+        how = f"pointer chase in shared memory, {8 * width}-bit loads"
+        yield f"latency_shared_{8 * width}", CYCLES, how, of(step, "chains", kind="LDS", width=width)
+    for name, kind, how in (
+        ("shared_atomic", "SHARED_ADD", "a chain of atomic additions in shared memory"),
+        ("shared_cas", "SHARED_CAS", "a chain of compare-and-swaps in shared memory"),
+        ("global_atomic", "GLOBAL_ADD", "a chain of 64-bit atomic additions in global memory"),
+        ("shared_store_load", "SHARED_STORE_LOAD", "a store to shared memory and the load after it"),
+        ("global_store_load", "GLOBAL_STORE_LOAD", "a store to global memory and a volatile load after it"),
+        ("local_store_load", "LOCAL_STORE_LOAD", "a store to local memory, the load after it and their addresses"),
+        ("fence_block", "FENCE_BLOCK", "membar.cta"),
+        ("fence_device", "FENCE_DEVICE", "membar.gl with nothing to wait for"),
+        ("store_fence_device", "STORE_FENCE_DEVICE", "a store and membar.gl"),
+    ):
+        yield f"latency_{name}", CYCLES, how, of(step, "chains", kind=kind, threads=32)
+    how = "a chain of indexed loads in 1 KiB of constant memory"
+    yield "latency_constant_indexed", CYCLES, how, of(step, "chains", kind="LDC", words=256, distinct=1)
 
 
-def _memory() -> list[tuple[str, str, str, Callable[[Rows], float]]]:
-    return [
-        ("shared_load_wavefront", "cycles/wavefront", "LDS by conflict degree, slope", lambda r: _wavefront(r, "load")),
-        ("shared_store_wavefront", "cycles/wavefront", "STS by conflict degree, slope",
-         lambda r: _wavefront(r, "store")),
-        ("shared_atomic_lane", "cycles/lane in a bank", "ATOMS.ADD by conflict degree, slope",
-         lambda r: _atomic_degree(r, "ADD")),
-        ("shared_increment_same", CYCLES, "increments of one word by all lanes",
-         lambda r: one(r["shared"], "each", way="INCREMENT", stride=0, warps=32)),
-        ("shared_atomic_same", CYCLES, "additions to one word by all lanes",
-         lambda r: one(r["shared"], "each", way="ADD", stride=0, warps=32)),
-        ("shared_atomic_return_same", CYCLES, "returning additions to one word by all lanes",
-         lambda r: one(r["shared"], "each", way="ADD_RETURN", stride=0, warps=32)),
-        ("shared_cas_lane", "cycles/lane in a bank", "ATOMS.CAS by conflict degree, slope",
-         lambda r: _atomic_degree(r, "CAS_RETURN")),
-        ("l1_line", "cycles/line", "LDG that hit in L1, by lines a request, slope", _l1_line),
-        ("l1_load_32", CYCLES, "LDG of 32 neighbouring words that hit in L1",
-         lambda r: one(r["patterns"], "each", kind="CA", width=4, lines=1, sectors=4, warps=32)),
-        ("l1_load_64", CYCLES, "LDG.64 of 32 neighbouring words that hit in L1",
-         lambda r: one(r["patterns"], "each", kind="CA", width=8, lines=2, sectors=4, warps=32)),
-        ("l1_load_128", CYCLES, "LDG.128 of 32 neighbouring words that hit in L1",
-         lambda r: one(r["patterns"], "each", kind="CA", width=16, lines=4, sectors=4, warps=32)),
-        ("l1_load_broadcast_128", CYCLES, "LDG.128 within one line that hit in L1",
-         lambda r: one(r["patterns"], "each", kind="CA", width=16, lines=1, sectors=4, warps=32)),
-        ("l2_load_sector_alone", "cycles/sector", "LDG from L2 by all SMs, 32 lines a request",
-         lambda r: _per_sector(r, "CG", False)[0]),
-        ("l2_load_sector", "cycles/sector", "LDG from L2 by all SMs, four sectors a line",
-         lambda r: _per_sector(r, "CG", False)[1]),
-        ("l2_load_sector_one_sm", "cycles/sector", "the same by one SM", lambda r: _per_sector(r, "CG", True)[1]),
-        ("l2_store_sector_alone", "cycles/sector", "STG by all SMs, 32 lines a request",
-         lambda r: _per_sector(r, "store", False)[0]),
-        ("l2_store_sector", "cycles/sector", "STG by all SMs, four sectors a line",
-         lambda r: _per_sector(r, "store", False)[1]),
-        ("l2_store_sector_one_sm", "cycles/sector", "the same by one SM", lambda r: _per_sector(r, "store", True)[1]),
-        ("local_load", CYCLES, "LDL that hit in L1", lambda r: one(r["constants"], "each", kind="LDL", warps=32)),
-        ("constant_load_word", "cycles/distinct word", "indexed LDC by distinct words, slope",
-         lambda r: line([(row["distinct"], row["each"])
-                         for row in pick(r["constants"], kind="LDC", apart=1, warps=32) if row["distinct"] > 1])[1]),
-        ("barrier", CYCLES, "BAR.SYNC by warps of one block, intercept", lambda r: _barrier(r)[0]),
-        ("barrier_warp", "cycles/warp", "BAR.SYNC by warps of one block, slope", lambda r: _barrier(r)[1]),
-        ("branch_loop", CYCLES, "a loop of four instructions, one warp",
-         lambda r: one(r["branches"], "cycles", kind="loop", warps=1) / 1000),
-        *((f"l2_{way}", "bytes/cycle", f"{way} of some 9 or 18 MiB past L1, the best grid",
-           lambda r, way=way: _per_cycle(r, "l2", way=way)) for way in ("read", "write", "copy")),
-        *((f"l2_{way}_one_sm", "bytes/cycle", f"{way} of 4 MiB by one SM",
-           lambda r, way=way: _per_cycle(r, "l2", way=way, sms=1)) for way in ("read", "write", "copy")),
-        *((f"dram_{way}", GBS, f"{way} of 1 GiB, the best grid", lambda r, way=way: most(r["dram"], "gb_s", way=way))
-          for way in ("read", "write", "copy")),
-        ("dram_random_sectors", "sectors/ns", "random sectors of 1 GiB, the best grid",
-         lambda r: most(r["strides"], "sectors_ns", way="random read", footprint=32 << 25)),
-        ("atomic_one_address", "lane operations/ns", "RED to one address",
-         lambda r: one(r["atomics"], "operations_ns", kind="RED_INT", distinct=1)),
-        ("atomic_random", "lane operations/ns", "RED to 2^20 words in random order",
-         lambda r: one(r["atomics"], "operations_ns", kind="RED_INT", distinct=1 << 20, lanes="random", apart=4)),
-        ("atomic_neighbours", "lane operations/ns", "RED to 2^20 words, neighbouring lanes neighbouring words",
-         lambda r: one(r["atomics"], "operations_ns", kind="RED_INT", distinct=1 << 20, lanes="neighbours", apart=4)),
-        ("event_overhead", "us", "two events with nothing between", lambda r: _launch(r, kind="nothing")),
-        ("launch_event", "us", "an empty kernel of one block between two events",
-         lambda r: _launch(r, kind="alone", block=32, grid=1)),
-        ("launch_event_flushed", "us", "the same after 256 MiB were written",
-         lambda r: _launch(r, kind="flushed", block=32, grid=1)),
-        ("launch_graph", "us", "an empty kernel of one block, of 100 in a graph",
-         lambda r: _launch(r, kind="graph", block=32, grid=1, name="empty") / 100),
-        *((f"block_interval_{block}", "ns", f"empty blocks of {block} threads, 1,000,000 less 100,000",
-           lambda r, block=block: _block_interval(r, block)) for block in (32, 64, 128, 256, 512, 1024)),
-        *((f"slot_gap_{block}", CYCLES, f"from a block's end to the next one's start, {block} threads, two on an SM",
-           lambda r, block=block: _gap(r, block, 0)) for block in (64, 128, 256, 512, 1024)),
-        *((f"slot_gap_store_{block}", CYCLES, f"the same where each thread stores a word, {block} threads",
-           lambda r, block=block: _gap(r, block, 2)) for block in (64, 128, 256, 512, 1024)),
-    ]  # fmt: skip
+def _rates() -> Iterator[Definition]:
+    for op in (
+        "FADD", "FMUL", "FFMA", "IADD3", "IMAD", "IMAD_HI", "LOP3", "SHF", "VIMNMX", "FMNMX", "PRMT", "POPC", "FLO",
+        "MUFU", "I2F", "F2I", "F2F", "DADD", "DMUL", "DFMA", "HADD2", "HFMA2", "SHFL", "REDUX", "IDP", "MATCH",
+    ):  # fmt: skip
+        kernel = {"IADD3": "IADD", "VIMNMX": "IMNMX", "MUFU": "EX2", "F2F": "F2F_UP", "IDP": "DP4A"}.get(op, op)
+        how = f"{op}, eight chains a thread, the best of 4 to 64 warps"
+        yield f"issue_{op.lower()}", RATE, how, partial(_issue, op=kernel)
+    for op in ("ISETP_SEL", "FSETP_SEL"):
+        yield (
+            f"issue_{op.lower()}",
+            RATE,
+            f"{op.replace('_', ' and ')} in turn, together",
+            partial(_issue, op=op, kinds=2),
+        )
+    for first, second in (
+        ("FFMA", "IADD3"), ("FFMA", "IMAD"), ("FFMA", "LOP3"), ("IADD3", "LOP3"), ("IMAD", "LOP3"), ("FADD", "FMUL"),
+        ("FFMA", "LDS"), ("FFMA", "MUFU"), ("SHFL", "LDS"), ("FFMA", "SHFL"), ("FFMA", "I2F"),
+    ):  # fmt: skip
+        kernel = f"{first}_{second}".replace("IADD3", "IADD").replace("MUFU", "EX2")
+        name = f"issue_{first.lower()}_{second.lower()}"
+        yield name, RATE, f"{first} and {second} in turn, together", partial(_issue, op=kernel)
+
+
+def _within_sm() -> Iterator[Definition]:
+    for way, op in (("load", "LDS"), ("store", "STS")):
+        yield (
+            f"shared_{way}_wavefront",
+            "cycles/wavefront",
+            f"{op} by conflict degree, slope",
+            partial(_wavefront, way=way),
+        )
+    for name, kind in (("atomic", "ADD"), ("cas", "CAS_RETURN")):
+        how = f"ATOMS.{kind[:3]} by conflict degree, slope"
+        yield f"shared_{name}_lane", "cycles/lane in a bank", how, partial(_atomic_degree, kind=kind)
+    for name, way in (("increment", "INCREMENT"), ("atomic", "ADD"), ("atomic_return", "ADD_RETURN")):
+        how = f"ATOMS {way.lower().replace('_', ', ')} of one word by all lanes"
+        yield f"shared_{name}_same", CYCLES, how, of(one, "shared", "each", way=way, stride=0, warps=32)
+    yield "l1_line", "cycles/line", "LDG that hit in L1, by lines a request, slope", _l1_line
+    for width, lines in ((4, 1), (8, 2), (16, 4)):
+        how = f"{8 * width}-bit LDG of neighbouring lanes that hit in L1"
+        yield f"l1_load_{8 * width}", CYCLES, how, of(
+            one, "patterns", "each", kind="CA", width=width, lines=lines, sectors=4, warps=32
+        )  # fmt: skip
+    how = "128-bit LDG within one line that hit in L1"
+    yield "l1_load_broadcast_128", CYCLES, how, of(
+        one, "patterns", "each", kind="CA", width=16, lines=1, sectors=4, warps=32
+    )  # fmt: skip
+    yield "local_load", CYCLES, "LDL that hit in L1", of(one, "constants", "each", kind="LDL", warps=32)
+    yield "constant_load_word", "cycles/distinct word", "indexed LDC by distinct words, slope", _constant_word
+    yield "barrier", CYCLES, "BAR.SYNC by warps of one block, intercept", lambda rows: _barrier(rows)[0]
+    yield "barrier_warp", "cycles/warp", "BAR.SYNC by warps of one block, slope", lambda rows: _barrier(rows)[1]
+    how = "a loop of four instructions, one warp"
+    yield "branch_loop", CYCLES, how, lambda rows: one(rows["branches"], "cycles", kind="loop", warps=1) / 1000
+
+
+def _l2() -> Iterator[Definition]:
+    for way, kind, op in (("load", "CG", "LDG from L2"), ("store", "store", "STG")):
+        unit, name = "cycles/sector", f"l2_{way}_sector"
+        yield f"{name}_alone", unit, f"{op} by all SMs, 32 lines a request", partial(_sector, kind=kind, lines=32)
+        yield name, unit, f"{op} by all SMs, four sectors of each line", partial(_sector, kind=kind, lines=8)
+        how = f"{op} by one SM, four sectors of each line"
+        yield f"{name}_one_sm", unit, how, partial(_sector, kind=kind, lines=8, alone=True)
+    for way in WAYS:
+        how = f"{way} of some 9 or 18 MiB past L1, the best grid"
+        yield f"l2_{way}", "bytes/cycle", how, partial(_per_cycle, sweep="l2", way=way)
+        how = f"{way} of 4 MiB past L1 by one SM"
+        yield f"l2_{way}_one_sm", "bytes/cycle", how, partial(_per_cycle, sweep="l2", way=way, sms=1)
+    how = "bytes written back for each byte read after 256 MiB were written"
+    yield "l2_dirty_read", "bytes/byte", how, _written_back
+    for way in ("read", "copy"):
+        words = "read" if way == "read" else "read and written in place"
+        how = f"largest footprint {words} again and again at 0.9 of the best bandwidth"
+        yield f"l2_kept_{way}", "bytes", how, partial(_kept, way=way)
+        how = f"smallest footprint {words} again and again as slowly as the largest"
+        yield f"l2_lost_{way}", "bytes", how, partial(_lost, way=way)
+
+
+def _dram() -> Iterator[Definition]:
+    for way in WAYS:
+        yield f"dram_{way}", GBS, f"{way} of 1 GiB, the best grid", of(most, "dram", "gb_s", way=way)
+    for way, granule, spacing in (
+        *product(("read", "write"), (32,), (64, 128, 256)), ("read", 64, 128), ("write", 64, 128), ("write", 4, 32),
+        ("write", 4, 128),
+    ):  # fmt: skip
+        how = f"{way} of {granule} bytes every {spacing}, as bytes that could have been streamed"
+        name = f"dram_{way}_{granule}_of_{spacing}"
+        yield name, "bytes", how, partial(_fetched, way=way, granule=granule, spacing=spacing)
+    for name, way in (("sectors", "read"), ("stores", "write")):
+        how = f"one word of each of random sectors of 1 GiB, {way}, the best grid"
+        function = of(most, "strides", "sectors_ns", way=f"random {way}", footprint=32 << 25)
+        yield f"dram_random_{name}", "sectors/ns", how, function
+    unit, red = "lane operations/ns", {"kind": "RED_INT"}
+    yield "atomic_one_address", unit, "RED to one address", of(one, "atomics", "operations_ns", distinct=1, **red)
+    for lanes in ("neighbours", "random"):
+        how = f"RED to 2^20 words, a warp's lanes {lanes}"
+        function = of(one, "atomics", "operations_ns", distinct=1 << 20, lanes=lanes, apart=4, **red)
+        yield f"atomic_{lanes}", unit, how, function
+
+
+def _launches() -> Iterator[Definition]:
+    yield "event_overhead", "us", "two events with nothing between", partial(_launch, kind="nothing")
+    for name, kind, how in (
+        ("launch_event", "alone", "an empty kernel of one block between two events"),
+        (
+            "launch_event_flushed",
+            "flushed",
+            "an empty kernel of one block between two events after 256 MiB were written",
+        ),
+    ):
+        yield name, "us", how, partial(_launch, kind=kind, block=32, grid=1)
+    how = "an empty kernel of one block, of 100 in a graph"
+    yield "launch_graph", "us", how, partial(_launch, kind="graph", block=32, grid=1, name="empty")
+    for block in (32, *THREADS):
+        how = f"empty blocks of {block} threads, 1,000,000 less 100,000"
+        yield f"block_interval_{block}", "ns", how, partial(_block_interval, block=block)
+    for block in THREADS:
+        how = f"from a block's end to the next one's start, {block} threads, two on an SM"
+        yield f"slot_gap_{block}", CYCLES, how, partial(_gap, block=block)
+    for name, number, what in (
+        ("wave", 0, "do nothing"),
+        ("wave_load", 1, "load a word"),
+        ("wave_store", 2, "store a word"),
+    ):
+        for block in THREADS:
+            how = f"from one wave to the next of blocks of {block} threads that {what}, two on an SM"
+            yield f"{name}_{block}", CYCLES, how, partial(_wave, how=number, block=block)
 
 
 DOCUMENTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -318,12 +397,17 @@ def documented(device: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
+def everything() -> list[Definition]:
+    """All constants that are measured: name, unit, how, and the function of the rows."""
+    clock = ("clock", "MHz", "SM clock while all SMs multiply and add", _mhz)
+    return [clock, *_latencies(), *_rates(), *_within_sm(), *_l2(), *_dram(), *_launches()]
+
+
 def derive(sweeps: Rows, date: str) -> dict[str, dict[str, Any]]:
     """Every constant that the rows tell; one whose rows are missing is left out."""
     rows: Rows = defaultdict(list, sweeps)
     found: dict[str, dict[str, Any]] = {}
-    clock = ("clock", "MHz", "SM clock while all SMs multiply and add", _mhz)
-    for name, unit, how, function in (clock, *_latencies(), *_rates(), *_memory()):
+    for name, unit, how, function in everything():
         try:
             value = function(rows)
         except Missing:
