@@ -403,6 +403,11 @@ def everything() -> list[Definition]:
     return [clock, *_latencies(), *_rates(), *_within_sm(), *_l2(), *_dram(), *_launches()]
 
 
+def measured_on(date: str) -> str:
+    """How the source of a measured constant begins."""
+    return f"measured {date} by gpusim calibrate: "
+
+
 def derive(sweeps: Rows, date: str) -> dict[str, dict[str, Any]]:
     """Every constant that the rows tell; one whose rows are missing is left out."""
     rows: Rows = defaultdict(list, sweeps)
@@ -413,7 +418,7 @@ def derive(sweeps: Rows, date: str) -> dict[str, dict[str, Any]]:
         except Missing:
             continue
         found[name] = {
-            "value": float(f"{value:.5g}"), "unit": unit, "source": f"measured {date} by gpusim calibrate: {how}"
+            "value": float(f"{value:.5g}"), "unit": unit, "source": measured_on(date) + how
         }  # fmt: skip
     return found
 

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.table import Column
 
 from gpusim.errors import NoGpuError, UsageError
 from gpusim.report.terminal import Style, Terminal, make_console
 from gpusim.runner import calibrate as runner
-from gpusim.runner.constants import profile_of
+from gpusim.runner.constants import measured_on, profile_of
 from gpusim.runner.plan import calibrate_kernels
 
 
@@ -53,15 +54,22 @@ def calibrate(device: int, out: Path | None) -> int:
     profile = profile_of(content, out.name.split(".")[0])
     runner.write_json(out, profile)
     terminal = Terminal(make_console(), Style(None))
-    terminal.heading(profile["device"], "constants")
+    terminal.heading(profile["device"], f"measured {profile['source']['date']}")
     terminal.table(
-        ["constant", "value", "unit", "source"],
-        [(key, f"{c['value']:,.5g}", c["unit"], c["source"]) for key, c in profile["constants"].items()],
+        [Column("constant", no_wrap=True), Column("value", no_wrap=True, justify="right"), "unit", "how"],
+        [
+            (key, _number(c["value"]), c["unit"], c["source"].removeprefix(measured_on(profile["source"]["date"])))
+            for key, c in profile["constants"].items()
+        ],
     )
     terminal.text(f"written to {out}", indent=0)
     for sweep in content["failed"]:
         terminal.text(f"problem: the sweep {sweep} failed; the file says how", "bold red", 0)
     return 1 if content["failed"] else 0
+
+
+def _number(value: float) -> str:
+    return f"{int(value):,}" if value == int(value) else f"{value:,.5g}"
 
 
 def _cupy(device: int) -> Any:
