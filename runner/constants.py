@@ -425,8 +425,8 @@ def derive(sweeps: Rows, date: str) -> dict[str, dict[str, Any]]:
 
 def profile_of(content: dict[str, Any], name: str) -> dict[str, Any]:
     """The profile that a file of :func:`gpusim.runner.calibrate.measure` makes, with the raw rows under "sweeps"."""
-    attributes = content["device"].get("attributes", {})
-    arch = 10 * attributes.get("ComputeCapabilityMajor", 0) + attributes.get("ComputeCapabilityMinor", 0)
+    properties = content["device"]["properties"]
+    arch = 10 * properties["major"] + properties["minor"]
     date = content["source"]["date"]
     return {
         "name": name,

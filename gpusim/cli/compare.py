@@ -90,6 +90,8 @@ def compare(family: str, size: int | None, recorded: str | None, hot: bool, arch
     chosen = size if size is not None else _common_size(cases)
     if recording is not None and not any(recording.of(c.name, chosen, "cold") for c in cases):
         sizes = sorted({n for c in cases for n in recording.sizes(c.name)})
+        if not sizes:
+            raise UsageError(f"nothing of {family} was timed: leave --recorded out")
         raise UsageError(f"nothing of {family} was timed at size {chosen}: --size {' or '.join(map(str, sizes))}")
     variants = []
     with progress_bar(family) as progress:
