@@ -56,7 +56,7 @@ def measure(
     fails leaves its error under "failed", and the others go on.
     """
     gpu = sweeps.Gpu(cupy, module, lowered)
-    content: dict[str, Any] = {"source": _source(cupy), "device": _device(cupy), "sweeps": {}, "failed": {}}
+    content: dict[str, Any] = {"source": _source(cupy), "hardware": _device(cupy), "sweeps": {}, "failed": {}}
     for name in only or SWEEPS:
         begun = time.perf_counter()
         rows: list[dict[str, Any]] = []
@@ -69,7 +69,9 @@ def measure(
         tell(name, len(rows), time.perf_counter() - begun)
         cupy.get_default_memory_pool().free_all_blocks()
         save(content)
-    content["source"]["after"] = clocks_now(cupy)
+    after = clocks_now(cupy)
+    after.pop("driver_version", None)
+    content["source"]["after"] = after
     save(content)
     return content
 
@@ -90,12 +92,14 @@ def clocks_now(cupy: Any) -> dict[str, str]:
 
 
 def _source(cupy: Any) -> dict[str, Any]:
+    now = clocks_now(cupy)
     return {
         "date": datetime.date.today().isoformat(),
         "command": "gpusim calibrate",
+        "driver": now.pop("driver_version", "unknown"),
         "cuda": cupy.cuda.runtime.runtimeGetVersion(),
         "cupy": cupy.__version__,
-        "before": clocks_now(cupy),
+        "before": now,
     }
 
 

@@ -93,6 +93,14 @@ def _l1_line(rows: Rows, kind: str = "CA") -> float:
     return line([(row["lines"], row["each"]) for row in found])[1]
 
 
+def _l1_kept(rows: Rows) -> float:
+    """The largest footprint of a pointer chase that takes no longer than in 16 KiB."""
+    found = {row["footprint"]: row["cycles"] / row["steps"] for row in pick(rows["chases"], kind="CA64")}
+    if 16 * KIB not in found:
+        raise Missing("16 KiB")
+    return max(size for size, cycles in found.items() if cycles <= 1.1 * found[16 * KIB])
+
+
 def _constant_word(rows: Rows) -> float:
     """Cycles for each further distinct word."""
     found = pick(rows["constants"], kind="LDC", apart=1, warps=32)
@@ -280,6 +288,7 @@ def _within_sm() -> Iterator[Definition]:
     yield "l1_load_broadcast_128", CYCLES, how, of(
         one, "patterns", "each", kind="CA", width=16, lines=1, sectors=4, warps=32
     )  # fmt: skip
+    yield "l1_kept", "bytes", "largest footprint of a pointer chase with a hit's latency", _l1_kept
     yield "local_load", CYCLES, "LDL that hit in L1", of(one, "constants", "each", kind="LDL", warps=32)
     yield "constant_load_word", "cycles/distinct word", "indexed LDC by distinct words, slope", _constant_word
     yield "barrier", CYCLES, "BAR.SYNC by warps of one block, intercept", lambda rows: _barrier(rows)[0]
@@ -425,15 +434,16 @@ def derive(sweeps: Rows, date: str) -> dict[str, dict[str, Any]]:
 
 def profile_of(content: dict[str, Any], name: str) -> dict[str, Any]:
     """The profile that a file of :func:`gpusim.runner.calibrate.measure` makes, with the raw rows under "sweeps"."""
-    properties = content["device"]["properties"]
+    properties = content["hardware"]["properties"]
     arch = 10 * properties["major"] + properties["minor"]
     date = content["source"]["date"]
     return {
         "name": name,
-        "device": content["device"].get("name", ""),
+        "device": content["hardware"].get("name", ""),
         "arch": arch,
         "source": content["source"],
-        "constants": {**documented(content["device"]), **derive(content["sweeps"], date)},
+        "constants": {**documented(content["hardware"]), **derive(content["sweeps"], date)},
         "failed": content.get("failed", {}),
+        "hardware": content["hardware"],
         "sweeps": content["sweeps"],
     }

@@ -360,15 +360,6 @@ def shared(gpu: Gpu) -> Iterator[Row]:
                    "each": found["cycles"] / count, **found}  # fmt: skip
 
 
-def lane_offsets(lines: int, sectors: int, width: int) -> np.ndarray[Any, Any]:
-    """Byte offsets of 32 lanes that touch ``lines`` lines and ``sectors`` sectors of each, in 32 KiB."""
-    lane = np.arange(32)
-    each = 32 // lines
-    line, within = lane // each, lane % each
-    offset = within % sectors * 32 + within // sectors * width % 32
-    return (line * (32 * KIB // lines) + offset).astype(np.int32)
-
-
 def patterns(gpu: Gpu) -> Iterator[Row]:
     """Global loads that hit in L1, that hit in L2, and stores: by width, lines and sectors a request."""
     apart = 64 * KIB
@@ -377,13 +368,12 @@ def patterns(gpu: Gpu) -> Iterator[Row]:
         for sectors in range(1, min(4, 32 // lines) + 1):
             if kind == "NC" and sectors not in (1, 4):
                 continue
-            offsets = gpu.cupy.asarray(lane_offsets(lines, sectors, width))
             for grid, warps in product((1, gpu.sms), (1, 8, 16, 32) if kind in ("CA", "NC") else (8, 32)):
                 if kind in ("CA", "NC") and grid == 1:
                     continue  # an L1 is an SM's own
                 name = f"pattern_store<{width}>" if kind == "store" else f"pattern_load<{kind}, {width}>"
                 loops = 64 if kind in ("CA", "NC") else 24
-                found = gpu.cycles(name, grid, 32 * warps, buffer, offsets, np.int64(apart), 0, loops, times=2)
+                found = gpu.cycles(name, grid, 32 * warps, buffer, lines, sectors, np.int64(apart), 0, loops, times=2)
                 count = loops * 8 * warps
                 yield {"kind": kind, "width": width, "lines": lines, "sectors": sectors, "grid": grid, "warps": warps,
                        "count": count, "each": found["cycles"] / count, **found}  # fmt: skip

@@ -13,6 +13,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import gpusim
@@ -134,14 +135,18 @@ def test_patterns_are_what_they_are_called(name, field, value):
     assert getattr(timed, field) == (expected if name != "calibrate_random" else pytest.approx(expected, rel=0.05))
 
 
-@pytest.mark.parametrize("lines", [1, 2, 4, 8, 16, 32])
 @pytest.mark.parametrize("width", [4, 8, 16])
-def test_lane_offsets_touch_so_many_lines_and_sectors(lines, width):
-    for wanted in range(1, min(4, 32 // lines) + 1):
-        offsets = sweeps.lane_offsets(lines, wanted, width)
-        assert len(set(offsets // 128)) == lines and (offsets % width == 0).all()
-        assert len(set(offsets // 32)) == lines * wanted
-        assert offsets.max() + width + 7 * 128 <= 33 * 1024  # the steps of a loop stay near the window
+@pytest.mark.parametrize("lines", [1, 2, 4, 8, 16, 32])
+def test_lanes_touch_so_many_lines_and_sectors(lines, width):
+    for sectors in range(1, min(4, 32 // lines) + 1):
+        arguments = [np.int32(lines), np.int32(sectors), np.int64(0), np.int32(0), np.int32(3)]
+        buffers = [np.zeros(64, np.uint32), np.zeros(64, np.int64), np.zeros(33 * 1024, np.uint8)]
+        for name in (f"pattern_load<CA, {width}>", f"pattern_store<{width}>"):
+            result = module("shared")[name].count(1, 32, [*buffers, *arguments])
+            timed = [i for i in result.instructions if i.space == "global" and i.requests >= 3]
+            assert len(timed) == 8 and {i.width for i in timed} == {width}
+            for i in timed:
+                assert (i.tags, i.sectors) == (lines * i.requests, lines * sectors * i.requests), name
 
 
 # ---- from rows to constants -----------------------------------------------------------------------------------------
@@ -150,7 +155,7 @@ def test_lane_offsets_touch_so_many_lines_and_sectors(lines, width):
 def test_the_profile_of_the_h200_is_what_its_rows_say():
     profile = constants.profile_of(recorded(), "h200")
     shipped = json.loads((profiles.FOLDER / "h200.json").read_text())
-    assert shipped == {k: v for k, v in profile.items() if k not in ("sweeps", "failed")}
+    assert shipped == {k: v for k, v in profile.items() if k not in ("sweeps", "failed", "hardware")}
 
 
 def test_every_constant_is_found_and_none_is_out_of_the_way():
@@ -309,7 +314,7 @@ def test_a_sweep_that_fails_leaves_the_others(monkeypatch):
     assert content["sweeps"] == {"broken": [{"a": 1}], "whole": [{"b": 2}]}
     assert "no such luck" in content["failed"]["broken"] and "whole" not in content["failed"]
     assert saved == [1, 2, 2] and told == [("broken", 1), ("whole", 1)]
-    assert content["device"] == {
+    assert content["hardware"] == {
         "name": "Made Up", "attributes": {"MultiProcessorCount": 2}, "properties": {"name": "Made Up"},
     }  # fmt: skip
 

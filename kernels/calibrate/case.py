@@ -164,11 +164,12 @@ def shared_atomic(stride: int, n: int) -> Problem:
     )  # fmt: skip
 
 
-def lane_offsets(lines: int) -> np.ndarray:
-    """Where the lanes of a warp begin, in bytes: in ``lines`` lines that lie evenly in a window."""
+def lane_offsets(lines: int, sectors: int = 4, width: int = 4) -> np.ndarray:
+    """Where the lanes of a warp begin, in bytes: in ``sectors`` sectors of ``lines`` lines, spread over a window."""
     lane = np.arange(32)
     each = 32 // lines
-    return (lane // each * (WINDOW // lines) + lane % each * 4 % 128).astype(np.int32)
+    within = lane % each
+    return lane // each * (WINDOW // lines) + within % sectors * 32 + within // sectors * width % 32
 
 
 def pattern(lines: int, n: int) -> Problem:
@@ -185,11 +186,12 @@ def pattern(lines: int, n: int) -> Problem:
     return Problem(
         buffers={
             "out": _unwritten(blocks * BLOCK), "stamps": _stamps(blocks, BLOCK),
-            "in": random_words(blocks * WINDOW // 4), "offsets": offsets.copy(),
+            "in": random_words(blocks * WINDOW // 4),
         },
         launches=[
             Launch("pattern_load<CA, 4>", (blocks, 1, 1), (BLOCK, 1, 1),
-                   ("out", "stamps", "in", "offsets", np.int64(WINDOW), np.int32(0), np.int32(LOOPS + 1)))
+                   ("out", "stamps", "in", np.int32(lines), np.int32(4), np.int64(WINDOW), np.int32(0),
+                    np.int32(LOOPS + 1)))
         ],
         reference=reference,
     )  # fmt: skip

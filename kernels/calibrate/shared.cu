@@ -137,11 +137,21 @@ template <int KIND> __global__ void shared_atomic(unsigned *out, long long *stam
 
 enum Load { CA, CG, NC };
 
-// Loads or stores of WIDTH bytes at the places of `offsets` (in bytes, one a lane) and the next seven 128-byte lines.
-template <int KIND, int WIDTH>
-__global__ void pattern_load(unsigned *out, long long *stamps, const char *buffer, const int *offsets, long long apart, int moving, int loops)
+constexpr int WINDOW = 32 * 1024;
+
+// Where this lane begins, in bytes: the warp's lanes lie in `lines` 128-byte lines that are evenly spread over a window,
+// and in `sectors` sectors of each.
+__device__ __forceinline__ int lane_offset(int lines, int sectors, int width)
 {
-    const char *p = buffer + offsets[threadIdx.x % 32] + blockIdx.x * apart;
+    const int lane = threadIdx.x % 32, each = 32 / lines, within = lane % each;
+    return lane / each * (WINDOW / lines) + within % sectors * 32 + within / sectors * width % 32;
+}
+
+// Loads or stores of WIDTH bytes there and in the next seven lines.
+template <int KIND, int WIDTH>
+__global__ void pattern_load(unsigned *out, long long *stamps, const char *buffer, int lines, int sectors, long long apart, int moving, int loops)
+{
+    const char *p = buffer + lane_offset(lines, sectors, WIDTH) + blockIdx.x * apart;
     unsigned x = 0;
     Stopwatch watch;
     // the first time round brings the lines into the cache
@@ -181,9 +191,9 @@ __global__ void pattern_load(unsigned *out, long long *stamps, const char *buffe
 }
 
 template <int WIDTH>
-__global__ void pattern_store(unsigned *out, long long *stamps, char *buffer, const int *offsets, long long apart, int moving, int loops)
+__global__ void pattern_store(unsigned *out, long long *stamps, char *buffer, int lines, int sectors, long long apart, int moving, int loops)
 {
-    char *p = buffer + offsets[threadIdx.x % 32] + blockIdx.x * apart;
+    char *p = buffer + lane_offset(lines, sectors, WIDTH) + blockIdx.x * apart;
     unsigned x = threadIdx.x % 32;
     Stopwatch watch;
     watch.begin();
