@@ -20,7 +20,7 @@ import gpusim
 from gpusim import kernels
 from gpusim.errors import InputError, UsageError
 from gpusim.machine.limits import limits_of
-from gpusim.runner import calibrate, constants, sweeps
+from gpusim.runner import calibrate, constants, plan, sweeps
 from gpusim.timing import profiles
 
 RECORDED = Path(__file__).parent / "data" / "h200_sweeps.json.gz"
@@ -317,6 +317,20 @@ def test_a_sweep_that_fails_leaves_the_others(monkeypatch):
     assert content["hardware"] == {
         "name": "Made Up", "attributes": {"MultiProcessorCount": 2}, "properties": {"name": "Made Up"},
     }  # fmt: skip
+
+
+def test_plans_for_a_machine_without_gpusim(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(sweeps, "KERNELS", {"launch": ("empty", "empty_registers<32>")})
+    assert plan.main(["calibrate", str(tmp_path / "all")]) == 0
+    content = json.loads((tmp_path / "all" / "plan.json").read_text())
+    cubin = gpusim.load(tmp_path / "all" / content["cubins"]["launch"])
+    assert cubin[content["lowered"]["empty_registers<32>"]].function.registers > 32 and cubin["empty"]
+    assert plan.main(["catalogue", str(tmp_path / "banks"), "--family", "banks"]) == 0
+    content = json.loads((tmp_path / "banks" / "plan.json").read_text())
+    assert {launch["family"] for launch in content["launches"]} == {"banks"} and set(content["cubins"]) == {"banks"}
+    with pytest.raises(SystemExit):
+        plan.main(["catalogue", str(tmp_path), "--family", "bank"])
+    assert "no family is called bank" in capsys.readouterr().err
 
 
 @pytest.mark.gpu
