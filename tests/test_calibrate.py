@@ -23,7 +23,7 @@ from gpusim.machine.limits import limits_of
 from gpusim.runner import calibrate, constants, plan, sweeps
 from gpusim.timing import profiles
 
-RECORDED = Path(__file__).parent / "data" / "h200_sweeps.json.gz"
+RECORDED = Path(__file__).parent / "data" / "sweeps_h200.json.gz"
 FOLDER = Path(kernels.__file__).parent / "calibrate"
 
 
