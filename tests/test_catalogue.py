@@ -107,6 +107,19 @@ EXPECTED = {
     "resources": ["local_array", "register_array", "occupancy_registers", "occupancy_shared", "occupancy_block"],
     "tiles": ["async_copy", "ldmatrix_tile", "ldmatrix_tile_pad"],
     "transfers": ["transfer_pageable", "transfer_pinned", "stream_overlap"],
+    "calibrate": [
+        *(f"calibrate_{name}" for name in ("fadd", "iadd", "imad", "lop3", "shf", "popc", "shfl", "branch", "barrier")),
+        "calibrate_chase",
+        *(f"calibrate_shared_chase_{bits}" for bits in (32, 64, 128)),
+        *(f"calibrate_shared_load_{kind}" for kind in ("32_1", "32_2", "32_32", "64_1", "64_4", "128_1", "128_8")),
+        *(f"calibrate_shared_atomic_{stride}" for stride in (4, 128)),
+        *(f"calibrate_lines_{lines}" for lines in (1, 4, 32)),
+        *(f"calibrate_read_{kind}" for kind in ("32_1", "32_4", "128_4")),
+        *(f"calibrate_write_{kind}" for kind in ("32_1", "128_2")),
+        *(f"calibrate_copy_{kind}" for kind in ("32_1", "128_4")),
+        "calibrate_random",
+        *(f"calibrate_atomic_{name}" for name in ("one", "warp", "lanes", "random")),
+    ],
 }
 ROWS_OF_VARIANTS = {
     "access_stride": "access_stride_1",

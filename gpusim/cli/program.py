@@ -15,6 +15,7 @@ import click
 
 from gpusim import __version__
 from gpusim.cli.analyze import analyze
+from gpusim.cli.calibrate import calibrate
 from gpusim.cli.compare import compare
 from gpusim.cli.counters import counters
 from gpusim.cli.doctor import doctor
@@ -78,6 +79,7 @@ def main(context: click.Context) -> None:
 
 
 main.add_command(analyze)
+main.add_command(calibrate)
 main.add_command(compare)
 main.add_command(run)
 main.add_command(validate)
