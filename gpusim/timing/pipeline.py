@@ -12,7 +12,7 @@ from gpusim.errors import ExecutionError
 from gpusim.machine.limits import Occupancy, occupancy
 from gpusim.timing import core
 from gpusim.timing.codes import codes_of
-from gpusim.timing.profile import Profile
+from gpusim.timing.model import Model
 from gpusim.timing.streams import Streams
 from gpusim.timing.tracing import Sharing, follow, sharing
 
@@ -22,7 +22,8 @@ L1_WAYS = 16
 MOST_ISSUED = 3_000_000  # warp instructions of several waves that are simulated
 MOST_SIMULATED = 9_000_000  # of a single wave of long blocks
 MOST_FOLLOWED = 24_000_000  # of a wave's blocks
-WAVES = 7
+WAVES = 7  # of blocks that are followed
+LASTING = 24  # waves that are simulated, the followed ones over and over
 SEEN_BITS = 18
 
 
@@ -69,7 +70,7 @@ def occupancy_of(ready: Any) -> Occupancy:
     )  # fmt: skip
 
 
-def parameters(profile: Profile, sms: int, threads: int, memory: Memory, atomic: float) -> Array:
+def parameters(profile: Model, sms: int, threads: int, memory: Memory, atomic: float) -> Array:
     """The core's parameters; rates of the whole chip are shared by the ``sms`` SMs that have work."""
     c = profile.values
     per_second = profile["sm_clock"] * 1e6
@@ -79,8 +80,8 @@ def parameters(profile: Profile, sms: int, threads: int, memory: Memory, atomic:
     values["cost_l2_write_sector"] = max(c["cost_l2_write_sector_port"], sector / c["l2_write_bandwidth"])
     values["cost_l2_line"] = c["cost_l2_line"] * sms / c["sms"]
     values["cost_l2_write_line"] = c["cost_l2_write_line"] * sms / c["sms"]
-    values["cost_dram_read"] = 2 * sector / c["dram_read_bandwidth"]
-    values["cost_dram_write"] = 2 * sector / c["dram_write_bandwidth"]
+    values["cost_dram_read"] = 2 * sector / (c["dram_read_bandwidth"] * c["dram_best"])
+    values["cost_dram_write"] = 2 * sector / (c["dram_write_bandwidth"] * c["dram_best"])
     values["latency_l2"] = c["latency_l2"] - c["lsu_delay"]
     values["latency_dram"] = c["latency_dram"] - c["lsu_delay"]
     values["cost_atomic_sector"] = max(c["cost_atomic_sector"], atomic * sms)
@@ -124,7 +125,7 @@ def follow_launch(ready: Any, sms: int) -> Followed:
     )  # fmt: skip
 
 
-def simulate(seen: Followed, profile: Profile, cache: str) -> Simulation:
+def simulate(seen: Followed, profile: Model, cache: str) -> Simulation:
     """Simulate a launch that was followed, with L2 "cold" or "hot"."""
     sms = int(profile["sms"])
     share = seen.blocks / sms
@@ -133,7 +134,7 @@ def simulate(seen: Followed, profile: Profile, cache: str) -> Simulation:
     active = min(sms, seen.blocks)
     traced = len(streams.numbers)
     a_wave = max(1, streams.issued // seen.waves)
-    waves = max(1, min(WAVES, max(MOST_ISSUED // a_wave, min(3, MOST_SIMULATED // a_wave))))
+    waves = max(1, min(LASTING, max(MOST_ISSUED // a_wave, min(3, MOST_SIMULATED // a_wave))))
     blocks = min(most, max(traced, resident * waves))
     memory = memory_of(seen, profile, share, active, cache)
     values = parameters(profile, active, seen.threads, memory, atomic_cycles(seen, profile))
@@ -176,8 +177,8 @@ def _extrapolate(end: Array, resident: int, blocks: int, share: float, most: int
         return last
     ends = np.sort(end)
     groups = [ends[k : k + resident] for k in range(0, blocks - resident + 1, resident)]
-    if len(groups) > 4:
-        groups = groups[:-1]  # the last ones run with fewer beside them
+    if len(groups) > 4:  # the first begin all at once, the last ones run with fewer beside them
+        groups = groups[len(groups) // 3 : -1]
     if len(groups) > 1:
         steps = [(float(pick(groups[-1])) - float(pick(groups[0]))) / (len(groups) - 1) for pick in (np.min, np.max)]
         steady = (max(steps) if len(groups) <= 3 else sum(steps) / 2) / resident
@@ -200,7 +201,7 @@ class Memory:
     dirty: float
 
 
-def memory_of(seen: Followed, profile: Profile, share: float, active: int, cache: str) -> Memory:
+def memory_of(seen: Followed, profile: Model, share: float, active: int, cache: str) -> Memory:
     """Estimate it from one SM's lines and what SMs share."""
     streams, shared = seen.streams, seen.sharing
     r = streams.records
@@ -242,14 +243,14 @@ def memory_of(seen: Followed, profile: Profile, share: float, active: int, cache
     if cache == "hot":
         fresh = fresh * (1.0 - hit_share(profile, footprint))
     write_back, dirty = 1.0, profile["l2_bytes"] * profile["l2_dirty"]
-    dirty = min(loaded, dirty * loaded / max(1.0, footprint))
+    dirty = min(profile["dirty_read"] * loaded, dirty * loaded / max(1.0, footprint))
     if cache == "hot":
         dirty = 0.0
         write_back = 1.0 - hit_share(profile, footprint)
     return Memory(loaded, stored, fresh, write_back, dirty)
 
 
-def atomic_cycles(seen: Followed, profile: Profile) -> float:
+def atomic_cycles(seen: Followed, profile: Model) -> float:
     """Cycles that a sector of the launch's global atomics takes in L2, when it does nothing else, over all its slices.
 
     Addresses are spread over L2's slices in pieces of ``atomic_bytes``; one slice does a pass in ``atomic_pass`` ns.
@@ -274,7 +275,7 @@ def atomic_cycles(seen: Followed, profile: Profile) -> float:
     return serial * 1e-9 / places * profile["sm_clock"] * 1e6
 
 
-def hit_share(profile: Profile, footprint: float) -> float:
+def hit_share(profile: Model, footprint: float) -> float:
     """Share of the bytes of a launch that the launch before it left in L2."""
     low, high = profile["l2_bytes"] * profile["hot_whole"], profile["l2_bytes"] * profile["hot_none"]
     return float(np.clip((high - footprint) / (high - low), 0.0, 1.0))

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpusim.errors import UnsupportedError, UsageError
 from gpusim.timing import core, pipeline
-from gpusim.timing.profile import Profile, load
+from gpusim.timing.model import Model, model_of
 
 CACHES = ("cold", "hot")
 MODELS = ("auto", "pipeline", "bounds")
@@ -107,11 +107,12 @@ def predict(
         raise UsageError(f"cache must be cold or hot, not {cache!r}")
     if model not in MODELS:
         raise UsageError(f"model must be one of {', '.join(MODELS)}, not {model!r}")
-    profile = load(device)
+    profile = model_of(device)
     arch = kernel.module.cubin.arch
     notes = []
-    if arch != profile.arch:
-        notes.append(f"code for sm_{arch} is timed as if {profile.device} (sm_{profile.arch}) executed it as it is")
+    known = profile.profile
+    if arch != known.arch:
+        notes.append(f"code for sm_{arch} is timed as if {known.device} (sm_{known.arch}) executed it as it is")
     broken = kernel.program.unsupported()
     if broken:
         raise UnsupportedError(str(broken[0]))
@@ -120,7 +121,7 @@ def predict(
     return from_followed(seen, profile, cache, tuple(notes))
 
 
-def from_followed(seen: pipeline.Followed, profile: Profile, cache: str, notes: tuple[str, ...] = ()) -> Prediction:
+def from_followed(seen: pipeline.Followed, profile: Model, cache: str, notes: tuple[str, ...] = ()) -> Prediction:
     """Predict a launch whose streams are known."""
     sim = pipeline.simulate(seen, profile, cache)
     clock = profile["sm_clock"] * 1e3  # cycles a millisecond
@@ -166,7 +167,7 @@ def limiter_of(breakdown: dict[str, float], stalls: dict[str, float], millisecon
     }[reason]
 
 
-def confidence_of(seen: pipeline.Followed, profile: Profile, breakdown: dict[str, float], milliseconds: float) -> str:
+def confidence_of(seen: pipeline.Followed, profile: Model, breakdown: dict[str, float], milliseconds: float) -> str:
     """How far the number may be trusted."""
     if profile.name != "h200":
         return "low: the profile was not compared with recorded times"
