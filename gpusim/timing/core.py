@@ -253,7 +253,9 @@ def simulate(  # one loop, so that numba keeps everything in registers
                 busy[U_CONSTANT] += p[P_CONSTANT] * r_waves[r]
                 finish = constant + latency[i]
             else:
-                finish = now + latency[i]
+                constant = max(constant, now) + c
+                busy[U_CONSTANT] += c
+                finish = constant + latency[i]
         elif g == 3 or g == 4 or g == 5 or g == 6 or g == 12:
             begun = max(now + p[P_LSU_DELAY], lsu)
             pipes[q, 0] = now + p[P_LSU_ISSUE]
@@ -438,8 +440,8 @@ def simulate(  # one loop, so that numba keeps everything in registers
                                 tags[bank, way] = line
                                 valid[bank, way] = 0
                                 filled[bank, way] = at
+                                used[bank, way] = -1.0  # what is stored is the first to go
                             valid[bank, way] |= bits
-                            used[bank, way] = at
                         else:
                             slow = 1
                             there = max(out, atom) + latency[i] - p[P_LSU_DELAY]
