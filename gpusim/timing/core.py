@@ -247,8 +247,9 @@ def simulate(  # one loop, so that numba keeps everything in registers
             freed = begun + c
         elif g == 11:
             c = cost[i]
-            if r >= 0:
-                c += p[P_CONSTANT] * (r_waves[r] - 1)
+            if c == 0.0:  # for all of a warp at once, on the uniform datapath
+                finish = now + latency[i]
+            elif r >= 0:
                 constant = max(constant, now) + p[P_CONSTANT] * r_waves[r]
                 busy[U_CONSTANT] += p[P_CONSTANT] * r_waves[r]
                 finish = constant + latency[i]
@@ -294,7 +295,8 @@ def simulate(  # one loop, so that numba keeps everything in registers
                         if way >= 0:
                             missing = bits & ~valid[bank, way]
                         if missing == 0:
-                            counts[0] += count
+                            if g != 6:
+                                counts[0] += count
                             used[bank, way] = at
                             there = max(at + latency[i] - p[P_LSU_DELAY], filled[bank, way])
                             if filled[bank, way] > at + latency[i]:
@@ -303,7 +305,8 @@ def simulate(  # one loop, so that numba keeps everything in registers
                                 finish = there
                             continue
                         need = (missing & 1) + (missing >> 1 & 1) + (missing >> 2 & 1) + (missing >> 3 & 1)
-                        counts[0] += count - need
+                        if g != 6:
+                            counts[0] += count - need
                         if way < 0:
                             way = 0
                             for x in range(1, l1_ways):
