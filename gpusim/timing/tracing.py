@@ -55,7 +55,8 @@ def follow(ready: Any, numbers: Array, most: int | None = None) -> Streams:
 class Sharing:
     """Of the sectors that one instruction's accesses touch.  Arrays by instruction.
 
-    ``alone``: distinct sectors of the wave over the sum of each SM's distinct sectors (1: nothing is shared);
+    ``alone``: distinct sectors of the wave that no instruction before it touches, over the sum of each SM's distinct
+    sectors (1: nothing is shared);
     ``again``: share of a wave's distinct sectors that the wave before it touched too;
     ``stored``: distinct bytes stored by the wave; ``loaded``: distinct bytes loaded, both as far as it was followed.
     """
@@ -130,6 +131,7 @@ def sharing(ready: Any, resident: int, sms: int) -> Sharing:
         second, _ = _wave(ready, np.arange(begin, min(total, begin + size), dtype=np.int64), sms)
     alone, again = np.ones(count), np.zeros(count)
     loaded = stored = 0.0
+    fetched = np.zeros(0, np.int64)  # by the wave's instructions so far, in the order in which they begin
     for index, pieces in first.sectors.items():
         sectors = np.concatenate(pieces)
         if not len(sectors):
@@ -137,7 +139,9 @@ def sharing(ready: Any, resident: int, sms: int) -> Sharing:
         owners = np.concatenate(first.owners[index])
         distinct = np.unique(sectors)
         apart = np.unique(sectors * sms + owners)
-        alone[index] = len(distinct) / len(apart)
+        fresh = distinct[~np.isin(distinct, fetched, assume_unique=True)]
+        fetched = np.union1d(fetched, fresh)
+        alone[index] = len(fresh) / len(apart)
         amount = len(distinct) * float(SECTOR << SAMPLED)
         if index in first.stores:
             stored += amount
