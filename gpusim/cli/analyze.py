@@ -25,6 +25,7 @@ from gpusim.cli.catalogue import (
     execute,
     thread_instructions,
 )
+from gpusim.cli.targets import file_job
 from gpusim.errors import InputError, UsageError
 from gpusim.kernels import Case
 from gpusim.report.terminal import Style, Terminal, make_console
@@ -153,17 +154,12 @@ def _run_case(case: Case, options: Options) -> Analysis:
 
 def _run_file(path: Path, options: Options) -> Analysis:
     _refuse(options, "a file, not a catalogue kernel", "size")
-    module = files.open_module(path, options.kernel, files.CompileOptions(options.arch, options.compiler))
-    kernel = files.pick_kernel(module, options.kernel, path)
-    for name, value, example in (("grid", options.grid, "256,256"), ("block", options.block, "32,16")):
-        if value is None:
-            raise UsageError(f"--{name} is missing: {kernel.name} needs a launch, for example --{name} {example}")
-    files.check_arguments(kernel, options.args)
-    grid, block = _shape("grid", options.grid or ""), _shape("block", options.block or "")
-    args = argspec.parse_all(options.args)
-    with _recorder(options.trace) as listeners, progress_bar(kernel.name) as progress:
-        run = kernel.launch if options.execute or listeners else kernel.count
-        result = run(grid, block, args, options.shared or 0, listeners=listeners, progress=progress)
+    chosen = files.CompileOptions(options.arch, options.compiler)
+    job = file_job(path, options.kernel, options.grid, options.block, options.shared, options.args, chosen)
+    with _recorder(options.trace) as listeners, progress_bar(job.kernel.name) as progress:
+        run = job.launch if options.execute or listeners else job.count
+        result = run(listeners=listeners, progress=progress)
+    module = job.kernel.module
     notes = [f"compiler warning: {line}" for line in module.log.splitlines() if ": warning" in line]
     return Analysis(files.kind_of(path), str(path), [result], notes)
 
@@ -173,16 +169,6 @@ def _run_trace(path: Path, options: Options) -> Analysis:
     _refuse(options, "a trace, which is counted as it was recorded", *refused)
     trace = load_trace(path)
     return Analysis("trace", str(path), trace.count(), [f"recounted from a trace by gpusim {trace.made_by}"])
-
-
-def _shape(name: str, text: str) -> tuple[int, ...]:
-    try:
-        shape = tuple(int(part) for part in text.replace("x", ",").split(","))
-    except ValueError:
-        shape = ()
-    if not 1 <= len(shape) <= 3:
-        raise UsageError(f"--{name} {text} is not one to three whole numbers: write for example --{name} 256,256")
-    return shape
 
 
 @contextmanager
