@@ -18,6 +18,7 @@ from gpusim.cli.analyze import analyze
 from gpusim.cli.compare import compare
 from gpusim.cli.doctor import doctor
 from gpusim.cli.listing import list_cases
+from gpusim.cli.predict import predict
 from gpusim.errors import CompileError, GpusimError
 
 EXIT_WRONG_USE = 2
@@ -75,6 +76,7 @@ def main(context: click.Context) -> None:
 
 
 main.add_command(analyze)
+main.add_command(predict)
 main.add_command(compare)
 main.add_command(list_cases)
 main.add_command(doctor)

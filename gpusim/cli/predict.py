@@ -1,0 +1,341 @@
+"""``gpusim predict``: the modelled time of launches, and of sweeps over sizes and macros."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Column
+from rich.text import Text
+
+from gpusim import kernels
+from gpusim.cli import argspec, files, plot
+from gpusim.cli.analyze import progress_bar
+from gpusim.cli.catalogue import choose_size, compile_case
+from gpusim.cli.targets import Job, case_jobs, file_job, flags_of, in_order, macros_of, sizes_of
+from gpusim.errors import InputError, UsageError
+from gpusim.kernels import Case
+from gpusim.report import prediction as section
+from gpusim.report.terminal import Style, Terminal, make_console
+from gpusim.result import SCHEMA
+from gpusim.runner import times
+from gpusim.timing.predict import CACHES, MODELS, Prediction
+from gpusim.timing.profile import load
+
+BARS = 24  # columns of the longest bar in a sweep's table
+
+
+@dataclass(frozen=True)
+class Launched:
+    """One launch and what is predicted of it."""
+
+    kernel: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    prediction: Prediction
+
+
+@dataclass(frozen=True)
+class Point:
+    """One problem of a sweep: its size and macros, its launches, and the recorded time in microseconds, if any."""
+
+    size: int | None
+    macros: dict[str, str | None]
+    launches: list[Launched]
+    measured: times.Time | None = None
+    note: str = ""
+
+    @property
+    def predictions(self) -> list[Prediction]:
+        """Those of all launches."""
+        return [launched.prediction for launched in self.launches]
+
+    @property
+    def milliseconds(self) -> float:
+        """Of all launches."""
+        return section.total(self.predictions)
+
+    @property
+    def limiter(self) -> str:
+        """Of the slowest launch."""
+        return section.slowest(self.predictions).limiter
+
+    @property
+    def error(self) -> float | None:
+        """How far the prediction is off the recorded time, as a share of it."""
+        return None if self.measured is None else self.milliseconds * 1e3 / self.measured.median - 1
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        found: dict[str, Any] = {
+            "size": self.size,
+            "macros": self.macros,
+            "milliseconds": self.milliseconds,
+            "limiter": self.limiter,
+            "launches": [
+                {"kernel": one.kernel, "grid": list(one.grid), "block": list(one.block)} | one.prediction.to_json()
+                for one in self.launches
+            ],
+            "measured": None,
+        }
+        if self.measured is not None:
+            t = self.measured
+            found["measured"] = {"milliseconds": t.median * 1e-3, "quartiles_ms": [t.low * 1e-3, t.high * 1e-3]}
+        return found
+
+
+@dataclass
+class Sweep:
+    """What is asked for: a target, where its launches come from, and how they are timed."""
+
+    target: str
+    sizes: list[int]
+    macros: list[dict[str, str | None]]
+    compiler: tuple[str, ...]
+    device: str
+    cache: str
+    model: str
+    arch: str | None
+    given: dict[str, Any]
+    recorded: times.Recording | None = field(default=None)
+
+
+@click.command(epilog=argspec.GRAMMAR)
+@click.argument("target")
+@click.option("--kernel", metavar="NAME", help="Kernel of a file; a name expression for a template: 'k<float,32>'.")
+@click.option("--grid", metavar="X,Y,Z", help="Blocks in the grid, for example 256,256.")
+@click.option("--block", metavar="X,Y,Z", help="Threads in a block, for example 32,16.")
+@click.option("--shared", type=click.IntRange(min=0), metavar="BYTES", help="Dynamic shared memory of a block.")
+@click.option("--arg", "args", multiple=True, metavar="SPEC", help="A kernel argument, in order; see below.")
+@click.option("--size", metavar="N,N or A:B:xF", help="Problem sizes of a catalogue kernel: 1000,1024 or 256:4096:x2.")
+@click.option("-D", "defines", multiple=True, metavar="NAME=V1,V2", help="Macro, and its values in turn.")
+@click.option("-I", "includes", multiple=True, metavar="DIR", help="Directory of headers for the compiler.")
+@click.option("--option", "compiler", multiple=True, metavar="OPTION", help="Any other compiler option.")
+@click.option("--arch", metavar="sm_90", help="Architecture to compile for; the device's own by default.")
+@click.option("--device", default="h200", show_default=True, metavar="NAME|FILE.json", help="Device profile.")
+@click.option("--cache", type=click.Choice(CACHES), default="cold", show_default=True, help="L2 before a launch.")
+@click.option("--model", type=click.Choice(MODELS), default="auto", show_default=True, help="How to predict.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of the report.")
+@click.option("--plot", "picture", type=click.Path(path_type=Path), metavar="FILE.png|.svg", help="Draw the times.")
+def predict(
+    target: str,
+    size: str | None,
+    defines: tuple[str, ...],
+    includes: tuple[str, ...],
+    compiler: tuple[str, ...],
+    arch: str | None,
+    device: str,
+    cache: str,
+    model: str,
+    as_json: bool,
+    picture: Path | None,
+    **given: Any,
+) -> None:
+    """Predict how long TARGET takes on a device, and what limits it.
+
+    TARGET is a name of the catalogue (see 'gpusim list'), a CUDA source, or a cubin.  With several sizes or several
+    values of a macro all of them are predicted.  Every time is modelled, except where it says measured.
+    """
+    if picture is not None:
+        plot.check(picture)
+    profile = load(device)
+    passed = (*(f"-I{d}" for d in includes), *compiler)
+    arch = arch if arch is not None or _is_binary(target) else f"sm_{profile.arch}"
+    sweep = Sweep(target, sizes_of(size), macros_of(defines), passed, device, cache, model, arch, given)
+    if profile.name in times.names() and not defines and not passed and arch == f"sm_{profile.arch}":
+        sweep.recorded = times.recorded(profile.name)
+    points = _with_progress(sweep)
+    if picture is not None:
+        plot.draw(picture, target, points)
+    if as_json:
+        click.echo(json.dumps(_document(sweep, points), indent=1))
+    elif len(points) == 1:
+        _show_one(points[0], sweep)
+    else:
+        _show_sweep(points, sweep)
+    if picture is not None:
+        click.echo(f"plot written to {picture}", err=True)
+
+
+# -- doing it ------------------------------------------------------------------------------------------------------
+
+
+def _is_binary(target: str) -> bool:
+    path = Path(target)
+    return target not in kernels.names() and path.exists() and files.kind_of(path) == "binary"
+
+
+def _with_progress(sweep: Sweep) -> list[Point]:
+    case = _case(sweep)
+    count = max(1, len(sweep.sizes)) * len(sweep.macros)
+    found: list[Point] = []
+    with progress_bar(f"predicting {sweep.target}") as progress:
+        for point in _of_case(case, sweep) if case is not None else _of_file(Path(sweep.target), sweep):
+            found.append(point)
+            if progress is not None:
+                progress(len(found), count)
+    return found
+
+
+def _case(sweep: Sweep) -> Case | None:
+    """The target's catalogue kernel, or None for a file.  Raises UsageError or InputError."""
+    path = Path(sweep.target)
+    if sweep.target not in kernels.names() and path.exists():
+        if sweep.sizes:
+            raise UsageError(f"{path} is a file, not a catalogue kernel: --size does not apply; sweep a macro with -D")
+        if files.kind_of(path) == "trace":
+            raise UsageError(f"{path} is a trace, whose launch cannot be followed: give the source or the cubin")
+        return None
+    if sweep.target not in kernels.names() and (path.suffix or len(path.parts) > 1):
+        raise InputError(f"{path} cannot be read: there is no such file")
+    case = kernels.find(sweep.target)
+    for name, value in sweep.given.items():
+        if value not in (None, ()):
+            shown = "--arg" if name == "args" else f"--{name}"
+            raise UsageError(f"{case.name} is a catalogue kernel and brings its own launch: {shown} does not apply")
+    return case
+
+
+def _of_case(case: Case, sweep: Sweep) -> Iterator[Point]:
+    for macros in sweep.macros:
+        module = compile_case(case, sweep.arch, (*flags_of(macros), *sweep.compiler))
+        chosen = [(n, "") for n in sweep.sizes] or [choose_size(case, module)]
+        for size, note in chosen:
+            jobs = case_jobs(module, case.build(size))
+            launches = [_predicted(job, sweep) for job in in_order(jobs)]
+            measured = sweep.recorded.of(case.name, size, sweep.cache) if sweep.recorded is not None else None
+            yield Point(size, macros, launches, measured, note.replace("is counted", "is predicted"))
+
+
+def _of_file(path: Path, sweep: Sweep) -> Iterator[Point]:
+    g = sweep.given
+    for macros in sweep.macros:
+        chosen = files.CompileOptions(sweep.arch, (*flags_of(macros), *sweep.compiler))
+        job = file_job(path, g["kernel"], g["grid"], g["block"], g["shared"], g["args"], chosen)
+        yield Point(None, macros, [_predicted(job, sweep)])
+
+
+def _predicted(job: Job, sweep: Sweep) -> Launched:
+    found = job.kernel.predict(
+        job.grid, job.block, job.args, job.shared_bytes, device=sweep.device, cache=sweep.cache, model=sweep.model
+    )
+    grid, block = (shape if isinstance(shape, tuple) else (shape,) for shape in (job.grid, job.block))
+    return Launched(job.kernel.name, grid, block, found)
+
+
+# -- saying it -----------------------------------------------------------------------------------------------------
+
+
+def _document(sweep: Sweep, points: list[Point]) -> dict[str, Any]:
+    device = load(sweep.device)
+    found: dict[str, Any] = {
+        "schema": SCHEMA,
+        "kind": "prediction" if len(points) == 1 else "predictions",
+        "exactness": "modelled",
+        "target": sweep.target,
+        "device": {"profile": device.name, "name": device.device, "arch": f"sm_{device.arch}"},
+        "cache": sweep.cache,
+    }
+    if any(point.measured for point in points) and sweep.recorded is not None:
+        found["measured_on"] = sweep.recorded.header
+    return found | (points[0].to_json() if len(points) == 1 else {"points": [point.to_json() for point in points]})
+
+
+def _title(point: Point) -> str:
+    parts = [] if point.size is None else [f"size {point.size:,}"]
+    parts += [name if value is None else f"{name}={value}" for name, value in point.macros.items()]
+    return ", ".join(parts)
+
+
+def _show_one(point: Point, sweep: Sweep) -> None:
+    terminal = Terminal(make_console(), Style(None))
+    section.show_line(terminal, point.predictions)
+    named = ", ".join(part for part in (sweep.target, _title(point)) if part)
+    terminal.text(named, "dim", 0)
+    if point.note:
+        terminal.text(f"note: {point.note}", "dim", 0)
+    _show_measured(terminal, point, sweep)
+    if len(point.launches) > 1:
+        terminal.heading("Launches")
+        columns: list[Column | str] = [
+            Column("kernel", overflow="fold"),
+            Column("grid", justify="right", no_wrap=True),
+            Column("block", justify="right", no_wrap=True),
+            Column("time", justify="right", no_wrap=True),
+            Column("limited by", overflow="fold"),
+        ]
+        terminal.table(
+            columns,
+            [
+                (one.kernel, _plain(one.grid), _plain(one.block), section.duration(p.milliseconds), p.limiter)
+                for one, p in zip(point.launches, point.predictions, strict=True)
+            ],
+        )
+    for number, one in enumerate(point.launches, 1):
+        if len(point.launches) > 1:
+            terminal.rule(f"launch {number} of {len(point.launches)}: {one.kernel}")
+        section.show_breakdown(terminal, one.prediction)
+        section.show_stalls(terminal, one.prediction)
+        section.show_facts(terminal, one.prediction)
+
+
+def _show_measured(terminal: Terminal, point: Point, sweep: Sweep) -> None:
+    if point.measured is None or point.error is None or sweep.recorded is None:
+        return
+    measured = section.duration(point.measured.median * 1e-3)
+    how = "above" if point.error > 0 else "below"
+    terminal.text(
+        f"measured: {measured} ({sweep.recorded.source}); the prediction is {100 * abs(point.error):.0f} % {how}", "", 0
+    )
+
+
+def _plain(shape: tuple[int, ...]) -> str:
+    parts = list(shape)
+    while len(parts) > 1 and parts[-1] == 1:
+        parts.pop()
+    return " x ".join(f"{part:,}" for part in parts)
+
+
+def _show_sweep(points: list[Point], sweep: Sweep) -> None:
+    terminal = Terminal(make_console(), Style(None))
+    device = load(sweep.device).device
+    terminal.text(f"{sweep.target} on {device}, {section.CACHES[sweep.cache]} (modelled)", "bold", 0)
+    for note in dict.fromkeys(note for point in points for p in point.predictions for note in p.notes):
+        terminal.text(f"note: {note}", "dim", 0)
+    terminal.console.print()
+    longest = max(point.milliseconds for point in points)
+    sized = any(point.size is not None for point in points)
+    macros = list(points[0].macros)
+    timed = any(point.measured is not None for point in points)
+    utf = (terminal.console.encoding or "").lower().startswith("utf")
+    columns: list[Column | str] = [Column("size", justify="right", no_wrap=True)] if sized else []
+    columns += [Column(name, justify="right", no_wrap=True) for name in macros]
+    columns.append(Column("time", justify="right", no_wrap=True))
+    if timed:
+        columns += [Column("measured", justify="right", no_wrap=True), Column("off", justify="right", no_wrap=True)]
+    width = min(BARS, max(6, terminal.console.width - 74 if timed else terminal.console.width - 52))
+    columns += [Column("", no_wrap=True, min_width=width), Column("limited by", overflow="fold")]
+    rows: list[list[str | Text]] = []
+    for point in points:
+        row: list[str | Text] = [f"{point.size:,}"] if sized else []
+        row += [point.macros[name] or "" for name in macros]
+        row.append(section.duration(point.milliseconds))
+        if timed and point.measured is not None and point.error is not None:
+            row += [section.duration(point.measured.median * 1e-3), f"{100 * point.error:+.0f} %"]
+        elif timed:
+            row += ["", ""]
+        row.append(Text(("█" if utf else "#") * max(1, round(width * point.milliseconds / longest)), "cyan"))
+        row.append(point.limiter)
+        rows.append(row)
+    terminal.table(columns, rows)
+    terminal.console.print()
+    best = min(points, key=lambda point: point.milliseconds)
+    if not sized or len({point.size for point in points}) == 1:
+        terminal.text(f"fastest: {_title(best)}", "", 0)
+    if timed and sweep.recorded is not None:
+        terminal.text(f"measured: {sweep.recorded.source}; medians, summed over launches", "dim", 0)
+    terminal.text(f"confidence: {section.slowest(best.predictions).confidence}", "dim", 0)
