@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from gpusim.cli import argspec, files, plot
 from gpusim.cli.analyze import progress_bar
 from gpusim.cli.catalogue import choose_size, compile_case
 from gpusim.cli.targets import Job, case_jobs, file_job, flags_of, in_order, macros_of, sizes_of
-from gpusim.errors import InputError, UsageError
+from gpusim.errors import InputError, UnsupportedError, UsageError
 from gpusim.kernels import Case
 from gpusim.report import prediction as section
 from gpusim.report.terminal import Style, Terminal, make_console
@@ -27,6 +28,7 @@ from gpusim.timing.predict import CACHES, MODELS, Prediction
 from gpusim.timing.profile import load
 
 BARS = 24  # columns of the longest bar in a sweep's table
+LIMITER = 24  # columns kept for what limits
 
 
 @dataclass(frozen=True)
@@ -223,6 +225,11 @@ def _predicted(job: Job, sweep: Sweep) -> Launched:
     found = job.kernel.predict(
         job.grid, job.block, job.args, job.shared_bytes, device=sweep.device, cache=sweep.cache, model=sweep.model
     )
+    if not math.isfinite(found.milliseconds):
+        raise UnsupportedError(
+            f"the pipeline model does not get to the end of {job.kernel.name}, whose warps wait in a way that it does "
+            "not know: use --model bounds"
+        )
     grid, block = (shape if isinstance(shape, tuple) else (shape,) for shape in (job.grid, job.block))
     return Launched(job.kernel.name, grid, block, found)
 
@@ -317,7 +324,8 @@ def _show_sweep(points: list[Point], sweep: Sweep) -> None:
     columns.append(Column("time", justify="right", no_wrap=True))
     if timed:
         columns += [Column("measured", justify="right", no_wrap=True), Column("off", justify="right", no_wrap=True)]
-    width = min(BARS, max(6, terminal.console.width - 74 if timed else terminal.console.width - 52))
+    others = 2 + 12 * sized + sum(max(len(name), 6) + 2 for name in macros) + (32 if timed else 12) + LIMITER
+    width = min(BARS, max(6, terminal.console.width - others))
     columns += [Column("", no_wrap=True, min_width=width), Column("limited by", overflow="fold")]
     rows: list[list[str | Text]] = []
     for point in points:

@@ -26,9 +26,10 @@ from gpusim.timing.tracing import follow, sharing
 
 Array = np.ndarray[Any, Any]
 # fitted on the recorded times of an H200, all kernels of the catalogue together; neighbouring values do about as well
-POWER = 4.0  # of the norm
-TOGETHER = 0.5  # of the time that a block keeps its SM's busiest unit busy, what adds to its latency
-FILL = 0.3  # of a block's latency, what passes at the launch's begin and end while units are idle
+POWER = 5.0  # of the norm
+TOGETHER = 0.75  # of the time that a block keeps its SM's busiest unit busy, what adds to its latency
+FILL = 0.7  # of a block's latency (of LONGEST_FILL at most), what passes at the begin and end while units are idle
+LONGEST_FILL = 1000.0  # cycles
 FIRST = {"cold": 0.5e-3, "hot": 0.0}  # milliseconds: instructions and constants are not in caches either
 MOST_FOLLOWED = 400_000  # warp instructions of one SM's blocks that are followed
 MOST_STEPS = 30_000  # of one warp that are timed; what comes after is taken to go on alike
@@ -110,7 +111,7 @@ def from_counts(
     cycles["atomics in L2"] = work.atomics()
     alone = alone_of(seen, work, memory.fresh, profile)
     inside = max((title for title in cycles if title in INSIDE), key=lambda title: cycles[title])
-    fill = FILL * alone.cycles / clock
+    fill = FILL * min(alone.cycles, LONGEST_FILL) / clock
     alone.add(HELD.get(inside, MATH), TOGETHER * cycles[inside] / (waves * seen.resident))
     latency = waves * alone.cycles + (waves - 1) * profile["block_gap"]
     breakdown = {title: amount / clock for title, amount in cycles.items() if amount > 0}
