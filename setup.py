@@ -14,8 +14,8 @@ setup(
     ],
     package_dir={"gpusim": "gpusim", "gpusim.kernels": "kernels", "gpusim.runner": "runner"},
     package_data={
-        "gpusim": ["py.typed", "sass/*.npz", "timing/profiles/*.json"],
+        "gpusim": ["py.typed", "sass/*.npz", "timing/*.json", "timing/profiles/*.json"],
         "gpusim.kernels": ["**/*.cu", "**/*.cuh"],
-        "gpusim.runner": ["recorded/*.gz"],
+        "gpusim.runner": ["recorded/*.gz", "recorded/*.json"],
     },
 )

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 import gpusim
+from gpusim import native
 from gpusim.kernels import find
 
 EXECUTED = "smsp__sass_thread_inst_executed.sum"
@@ -32,9 +33,11 @@ COUNTED = {
 }  # fmt: skip
 LAUNCHED = {
     "transpose_copy": 4096, "transpose_naive": 4096, "transpose_pad": 4096, "transpose_tile4_swizzle": 4096,
-    "reduce_interleaved": 1 << 22, "reduce_sequential": 1 << 22, "reduce_shuffle": 1 << 22, "softmax_smem": 32768,
+    "reduce_interleaved": 1 << 22, "reduce_sequential": 1 << 22, "reduce_shuffle": 1 << 22, "reduce_global": 1 << 20,
+    "softmax_smem": 32768,
     "softmax_naive": 8192, "hist_shared_random": 1 << 22, "hist_global_random": 1 << 20, "diverge_1": 1 << 22,
-    "matmul_naive": 256, "matmul_smem": 256, "matmul_thread_tile": 256, "matmul_vec4": 256, "matmul_warp_tile": 256,
+    "matmul_naive": 256, "matmul_naive_swapped": 256, "matmul_smem": 256, "matmul_thread_tile": 256, "matmul_vec4": 256,
+    "matmul_double_buffer": 256, "matmul_warp_tile": 256,
 }  # fmt: skip
 
 
@@ -153,8 +156,10 @@ def main() -> None:
         count_one(options.one[0], int(options.one[1]), options.repeats)
         return
     sys.path.insert(0, str(Path(__file__).parent))
+    loops = "compiled loops" if native.load() else "NumPy alone"
     print(
-        f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}\n",
+        f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}, "
+        f"{loops}\n",
         flush=True,
     )
     show_counts(options.repeats)

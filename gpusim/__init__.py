@@ -4,6 +4,7 @@ from gpusim.api import Kernel, Module, compile, load
 from gpusim.errors import (
     CompileError,
     ExecutionError,
+    GpuError,
     GpusimError,
     InputError,
     NoGpuError,
@@ -17,6 +18,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CompileError",
     "ExecutionError",
+    "GpuError",
     "GpusimError",
     "InputError",
     "InstructionCounts",

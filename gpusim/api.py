@@ -15,8 +15,9 @@ from gpusim.counters.collect import Collector
 from gpusim.errors import CompileError, InputError, UsageError
 from gpusim.explain.patterns import PatternSampler
 from gpusim.machine import DeviceMemory, Engine, Listener, compile_program
+from gpusim.machine.compiled import Compiled
 from gpusim.machine.counting import Counting, GridCounter
-from gpusim.machine.engine import Compiled, chunk_size
+from gpusim.machine.engine import chunk_size
 from gpusim.machine.limits import check_shape, limits_of, occupancy, triple
 from gpusim.machine.memory import DEFAULT_BASE, GUARD_BYTES
 from gpusim.machine.runtime import CALLABLE, Runtime

@@ -37,7 +37,18 @@ class ExecutionError(GpusimError):
     """The kernel did something that stops it on a GPU too: a bad address, a deadlock, a trap."""
 
 
-class NoGpuError(GpusimError):
-    """No GPU, no CuPy, or no hardware counters where they are needed."""
+class GpuError(GpusimError):
+    """What a real GPU did not do: too little memory, code for another architecture, a launch that killed its context.
+
+    ``lost`` says that the process can do nothing more with that GPU.
+    """
 
     exit_code = 3
+
+    def __init__(self, message: str, lost: bool = False) -> None:
+        super().__init__(message)
+        self.lost = lost
+
+
+class NoGpuError(GpuError):
+    """No GPU, no CuPy, or no hardware counters where they are needed."""

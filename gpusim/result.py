@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.counters.collect import Collector
+from gpusim.counters.collect import BYPASS_CAVEAT, Collector
 from gpusim.counters.metrics import METRICS
 from gpusim.explain.patterns import Pattern, PatternSampler
 from gpusim.machine.engine import Tally
@@ -155,10 +155,19 @@ def _architecture_caveat(arch: str) -> set[str]:
     }
 
 
+def _guarded_copies(program: Program, tally: Tally) -> set[str]:
+    """A caveat where copies around L1 were executed under a guard: also if it held for no lane, and none accessed."""
+    found = any(
+        isinstance(meaning, MemoryOp) and meaning.bypass and instruction.guard is not None and executed
+        for instruction, meaning, executed in zip(program.instructions, program.meanings, tally.executed, strict=True)
+    )
+    return {BYPASS_CAVEAT} if found else set()
+
+
 def build_result(done: Finished, collector: Collector, sampler: PatternSampler) -> Result:
     """The Result of a launch from what it left behind and what its listeners counted."""
     fits = done.occupancy
-    uncertain = collector.caveats | done.caveats
+    uncertain = collector.caveats | done.caveats | _guarded_copies(done.program, done.tally)
     return Result(
         done.launch,
         metrics_of(done.program, done.tally, collector) | launch_metrics(done.launch, fits),

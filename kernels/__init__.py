@@ -21,12 +21,14 @@ from gpusim.errors import UsageError
 
 __all__ = [
     "Case",
+    "Check",
     "Float",
     "Launch",
     "Problem",
     "Reference",
     "Tolerance",
     "blocks_to_cover",
+    "check",
     "families",
     "find",
     "names",
@@ -130,6 +132,10 @@ class Case:
     options: tuple[str, ...] = ()
     """Compiler options beyond the architecture."""
     min_arch: int = 75
+    hangs: bool = False
+    """Threads may wait for others that never come, so that a GPU could run it forever: it is not launched on one."""
+    needs_gpu: str | None = None
+    """For what only a GPU can show: what of it is not simulated.  Its launches, the kernel part alone, are."""
     aliases: tuple[str, ...] = ()
     """Other names that ``find`` knows it by: the first of a row of variants also has the name of the row."""
 
@@ -138,6 +144,38 @@ class Case:
         """The kernels that the launches name, each once, in order: the name expressions to compile."""
         launches = (launch for size in self.small_sizes for launch in self.build(size).launches)
         return tuple(dict.fromkeys(launch.kernel for launch in launches))
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the launches computed, compared with NumPy."""
+
+    equal: bool
+    expected_to_differ: bool
+    text: str
+    differences: tuple[str, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether it differs and should not."""
+        return not self.equal and not self.expected_to_differ
+
+
+def check(case: Case, problem: Problem) -> Check:
+    """Compare the problem's buffers, after its launches, with the reference."""
+    differences = tuple(problem.differences())
+    wrong = case.wrong is not None
+    if not differences:
+        text = "equal to the NumPy reference"
+        if problem.tolerance is not None:
+            text = f"equal to the NumPy reference within its tolerance ({problem.tolerance.reason})"
+        if wrong:
+            text += ", although the kernel is wrong"
+    elif wrong:
+        text = "differs from the NumPy reference, as it must"
+    else:
+        text = "differs from the NumPy reference"
+    return Check(not differences, wrong, text, differences)
 
 
 @functools.cache

@@ -1,12 +1,8 @@
 """Time the launches of a plan on a GPU: ``python runner/measure.py PLAN OUT.json.gz``.
 
-Runs on a machine with a GPU and CuPy, with only NumPy besides; see :mod:`gpusim.runner.replay` for the plan.  Each
-launch is timed by CUDA events in two ways: *cold*, alone, after a write that is larger than the L2 cache; and *hot*, in
-a CUDA graph of launches back to back, so that the cost of launching does not drown a short one.  The launches of one
-``family`` and ``size`` take turns, so that a drift of the clock meets all of them alike.  Samples are taken until there
-are at least 10 over at least ``--seconds``, and no more than three times as long.  All samples' quartiles, minimum and
-number are kept, with the clock before and after; samples during which the GPU says that it is throttled are dropped and
-counted.  Its clocks and settings are left alone.
+Runs as a plain file on a machine with a GPU and CuPy, with only NumPy besides; see :mod:`gpusim.runner.replay` for the
+plan, and :mod:`gpusim.runner.sampling` for how times are taken.  The launches of one ``family`` and ``size`` take
+turns.  Results are not checked: that is what ``gpusim validate`` does.
 """
 
 from __future__ import annotations
@@ -16,124 +12,19 @@ import datetime
 import gzip
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
-from replay import make_buffer  # type: ignore[import-not-found]  # run as a plain file, beside it
-
-FLUSH_BYTES = 256 << 20  # written before a cold sample; an H200's L2 holds 60 MiB (CUDA device attribute)
-LEAST_SAMPLES = 10
-HOT_SECONDS = 2e-3  # a graph holds about as much work, and 100 launches at most
-QUERY = "clocks.sm,clocks_event_reasons.active"
-IDLE = 0x1  # bits of the reasons that are no throttling: idle, application clocks
-HARMLESS = IDLE | 0x2
-
-
-def clock() -> tuple[int, int]:
-    """(SM clock in MHz, reasons for throttling as bits) now."""
-    done = subprocess.run(
-        ["nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader,nounits", "-i", "0"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    try:
-        mhz, reasons = done.stdout.split(",")
-        return int(mhz), int(reasons, 16) & ~HARMLESS
-    except ValueError:
-        return 0, 0
-
-
-class Timed:
-    """One launch of a plan, ready to be timed."""
-
-    def __init__(self, launch: dict[str, Any], kernel: Any, args: tuple[Any, ...]) -> None:
-        self.launch, self.kernel, self.args = launch, kernel, args
-        self.cold: list[float] = []
-        self.hot: list[float] = []
-        self.dropped = 0
-        self.graph: Any = None
-        self.batch = 1
-
-    def run(self) -> None:
-        """Launch once on the current stream."""
-        launch = self.launch
-        self.kernel(tuple(launch["grid"]), tuple(launch["block"]), self.args, shared_mem=launch.get("shared", 0))
-
-    def prepare(self, cupy: Any, stream: Any) -> None:
-        """Warm up, and capture a graph of as many launches as take about HOT_SECONDS."""
-        for _ in range(3):
-            self.run()
-        stream.synchronize()
-        seconds = self.sample(cupy, stream, self.run)
-        self.batch = max(1, min(100, int(HOT_SECONDS / max(seconds, 1e-7))))
-        stream.begin_capture()
-        for _ in range(self.batch):
-            self.run()
-        self.graph = stream.end_capture()
-        self.graph.launch(stream)
-        stream.synchronize()
-
-    @staticmethod
-    def sample(cupy: Any, stream: Any, job: Any) -> float:
-        """Seconds between events around a job."""
-        start, end = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record(stream)
-        job()
-        end.record(stream)
-        end.synchronize()
-        return float(cupy.cuda.get_elapsed_time(start, end)) * 1e-3
-
-    def summary(self) -> dict[str, Any]:
-        """Microseconds of both ways."""
-        found: dict[str, Any] = {"id": self.launch["id"], "batch": self.batch, "dropped": self.dropped}
-        for name, samples in (("cold", self.cold), ("hot", self.hot)):
-            values = np.array(samples) * 1e6
-            if len(values):
-                low, middle, high = np.percentile(values, (25, 50, 75))
-                found[name] = {
-                    "median": round(float(middle), 3),
-                    "quartiles": [round(float(low), 3), round(float(high), 3)],
-                    "least": round(float(values.min()), 3),
-                    "samples": len(values),
-                }
-        return found
-
-
-def measure(cupy: Any, items: list[Timed], seconds: float) -> None:
-    """Take samples of all items in turn."""
-    stream = cupy.cuda.Stream(non_blocking=True)
-    flush = cupy.empty(FLUSH_BYTES, np.uint8)
-    with stream:
-        for item in items:
-            item.prepare(cupy, stream)
-        spent = {id(item): 0.0 for item in items}
-        stop = time.perf_counter() + 3 * seconds * len(items) + 1
-        number = 0
-        while time.perf_counter() < stop:
-            waiting = [i for i in items if len(i.cold) < LEAST_SAMPLES or spent[id(i)] < seconds]
-            if not waiting:
-                break
-            throttled = clock()[1] if number % 10 == 0 else 0
-            for item in waiting:
-                before = time.perf_counter()
-                flush.fill(number & 0xFF)
-                cold = item.sample(cupy, stream, item.run)
-                hot = item.sample(cupy, stream, lambda i=item: i.graph.launch(stream)) / item.batch
-                spent[id(item)] += time.perf_counter() - before
-                if throttled:
-                    item.dropped += 1
-                else:
-                    item.cold.append(cold)
-                    item.hot.append(hot)
-            number += 1
+from nvml import Nvml  # type: ignore[import-not-found]  # run as a plain file, beside these
+from replay import make_buffer  # type: ignore[import-not-found]
+from sampling import Criterion, CupyWatch, Timed, take_turns  # type: ignore[import-not-found]
 
 
 def groups_of(launches: list[dict[str, Any]]) -> dict[tuple[str, int], list[dict[str, Any]]]:
@@ -148,7 +39,7 @@ def load(
     cupy: Any, plan: dict[str, Any], folder: Path, launches: list[dict[str, Any]], cache: dict[str, Any]
 ) -> list[Timed]:
     """The launches with their buffers on the device; every launch was run once, in order, so that inputs are real."""
-    items = []
+    items: list[Timed] = []
     buffers: dict[tuple[str, str], Any] = {}
     for launch in launches:
         module = cupy.RawModule(path=str(folder / plan["cubins"][launch["cubin"]]))
@@ -167,19 +58,18 @@ def load(
                     cache[kind] = make_buffer(spec, folder)
                 buffers[key] = cupy.asarray(cache[kind])
             args.append(buffers[key])
-        item = Timed(launch, kernel, tuple(args))
+        item = Timed(launch["id"], _runner(launch, kernel, tuple(args)))
         item.run()
         cupy.cuda.Device().synchronize()
         items.append(item)
     return items
 
 
-def bandwidth(cupy: Any) -> float:
-    """Bytes a second (read and written) of a large copy between buffers on the device."""
-    source, target = cupy.ones(1 << 28, np.float32), cupy.empty(1 << 28, np.float32)
-    stream = cupy.cuda.get_current_stream()
-    times = [Timed.sample(cupy, stream, lambda: cupy.copyto(target, source)) for _ in range(20)]
-    return 2 * source.nbytes / float(np.median(times[5:]))
+def _runner(launch: dict[str, Any], kernel: Any, args: tuple[Any, ...]) -> Callable[[], None]:
+    def run() -> None:
+        kernel(tuple(launch["grid"]), tuple(launch["block"]), args, shared_mem=launch.get("shared", 0))
+
+    return run
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -196,22 +86,19 @@ def main(arguments: list[str] | None = None) -> int:
     begun = time.perf_counter()
     plan = json.loads(options.plan.read_text())
     properties = cupy.cuda.runtime.getDeviceProperties(0)
-    driver = subprocess.run(
-        ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.split("\n")[0]
+    nvml = Nvml.open(str(cupy.cuda.Device(0).pci_bus_id))
+    watch = CupyWatch(cupy, properties["l2CacheSize"], nvml.clock if nvml is not None else lambda: None)
+    criterion = Criterion.of(options.seconds)
     header = {
         "device": properties["name"].decode(),
-        "driver": driver,
+        "driver": nvml.driver() if nvml is not None else "unknown",
         "cuda": cupy.cuda.runtime.runtimeGetVersion(),
         "cupy": cupy.__version__,
         "l2_bytes": properties["l2CacheSize"],
         "date": datetime.date.today().isoformat(),
         "command": "python runner/measure.py PLAN OUT.json.gz",
         "seconds": options.seconds,
-        "copy_bytes_per_second": bandwidth(cupy),
+        "copy_bytes_per_second": watch.copy_bandwidth(),
     }
     results: list[dict[str, Any]] = []
     cache: dict[str, Any] = {}
@@ -220,16 +107,14 @@ def main(arguments: list[str] | None = None) -> int:
         if time.perf_counter() - begun > options.limit:
             left_out.append(f"{family}/{size}")
             continue
-        before = clock()
         try:
-            items = load(cupy, plan, options.plan.parent, launches, cache)
-            measure(cupy, items, options.seconds)
+            with watch:
+                items = load(cupy, plan, options.plan.parent, launches, cache)
+                take_turns(items, watch, criterion)
         except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError, MemoryError) as error:
             left_out.append(f"{family}/{size}: {error}")
             continue
-        after = clock()
-        for item in items:
-            results.append(item.summary() | {"clock_mhz": [before[0], after[0]]})
+        results += [item.summary() for item in items]
         print(f"{family}/{size}: {len(items)} launches, {time.perf_counter() - begun:.0f} s", flush=True)
         del items
         cupy.get_default_memory_pool().free_all_blocks()

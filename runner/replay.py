@@ -3,9 +3,10 @@
 ``python -m gpusim.runner.replay PLAN [--results FILE]`` (or run as a plain file: it needs only NumPy and CuPy).  PLAN
 is a JSON file: ``{"cubins": {name: path}, "launches": [...]}``; paths are relative to it.  A launch has ``id``,
 ``cubin``, ``kernel`` (mangled name), ``grid``, ``block``, ``shared`` and ``args``.  An argument is
-``{"scalar": dtype, "value": x}``, ``{"buffer": name}`` with ``dtype`` and ``count`` or ``values`` and ``fill`` (zeros,
-nan, arange, constant with ``value``, random or permutation with ``seed``) at its first use within the launch's
-``group``, or an ``array`` of an npz ``file`` beside the plan.  Launches of one group share buffers.
+``{"scalar": dtype, "value": x}``, ``{"bytes": digits}`` (a structure by value, hexadecimal), ``{"buffer": name}`` with
+``dtype`` and ``count`` or ``values`` and ``fill`` (zeros, nan, arange, constant with ``value``, random or permutation
+with ``seed``) at its first use within the launch's ``group``, or an ``array`` of an npz ``file`` beside the plan.
+Launches of one group share buffers.
 With ``--results`` a digest of every buffer after the group's last launch is written, so that a simulator's results can
 be compared bit by bit; with ``--values`` the contents, except of buffers with ``"keep": false``.
 """
@@ -81,6 +82,10 @@ def main(arguments: list[str] | None = None) -> int:
         for spec in launch["args"]:
             if "scalar" in spec:
                 args.append(np.dtype(spec["scalar"]).type(spec["value"]))
+                continue
+            if "bytes" in spec:
+                raw = bytes.fromhex(spec["bytes"])
+                args.append(np.frombuffer(raw, f"V{len(raw)}"))  # CuPy passes an array of one element by value
                 continue
             if spec["buffer"] not in buffers:
                 buffers[spec["buffer"]] = cupy.asarray(make_buffer(spec, folder))

@@ -12,7 +12,7 @@ from gpusim.cli.targets import case_jobs
 from gpusim.errors import UsageError
 from gpusim.runner import times
 from gpusim.timing import bounds
-from gpusim.timing.profile import load
+from gpusim.timing.model import model_of
 
 COPY = """
 extern "C" __global__ void copy(const float *in, float *out, int stride)
@@ -56,7 +56,7 @@ def test_a_long_copy_is_limited_by_dram_and_moves_each_byte_once(module):
     assert p.dram_bytes_read == pytest.approx(4 * n, rel=0.02)
     assert p.dram_bytes_written == pytest.approx(4 * n, rel=0.02)
     assert p.l2_bytes == pytest.approx(8 * n, rel=0.02)
-    c = load("h200")
+    c = model_of("h200")
     least = 4e3 * n / c["dram_read_bandwidth"] + 4e3 * n / c["dram_write_bandwidth"]
     assert p.breakdown["DRAM"] >= least
     assert least < p.milliseconds < 2 * least

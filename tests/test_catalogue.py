@@ -106,6 +106,20 @@ EXPECTED = {
     ],
     "resources": ["local_array", "register_array", "occupancy_registers", "occupancy_shared", "occupancy_block"],
     "tiles": ["async_copy", "ldmatrix_tile", "ldmatrix_tile_pad"],
+    "transfers": ["transfer_pageable", "transfer_pinned", "stream_overlap"],
+    "calibrate": [
+        *(f"calibrate_{name}" for name in ("fadd", "iadd", "imad", "lop3", "shf", "popc", "shfl", "branch", "barrier")),
+        "calibrate_chase",
+        *(f"calibrate_shared_chase_{bits}" for bits in (32, 64, 128)),
+        *(f"calibrate_shared_load_{kind}" for kind in ("32_1", "32_2", "32_32", "64_1", "64_4", "128_1", "128_8")),
+        *(f"calibrate_shared_atomic_{stride}" for stride in (4, 128)),
+        *(f"calibrate_lines_{lines}" for lines in (1, 4, 32)),
+        *(f"calibrate_read_{kind}" for kind in ("32_1", "32_4", "128_4")),
+        *(f"calibrate_write_{kind}" for kind in ("32_1", "128_2")),
+        *(f"calibrate_copy_{kind}" for kind in ("32_1", "128_4")),
+        "calibrate_random",
+        *(f"calibrate_atomic_{name}" for name in ("one", "warp", "lanes", "random")),
+    ],
 }
 ROWS_OF_VARIANTS = {
     "access_stride": "access_stride_1",
@@ -233,6 +247,11 @@ def test_what_is_wrong_on_purpose() -> None:
         "counter_race",
         "barrier_in_branch",
     ]
+
+
+def test_what_only_a_gpu_can_show() -> None:
+    assert [case.name for case in ALL if case.needs_gpu] == EXPECTED["transfers"]
+    assert all("not simulated" in case.needs_gpu for case in ALL if case.needs_gpu)
 
 
 def check_problem(problem: Problem) -> None:
@@ -422,6 +441,16 @@ def test_basic_references() -> None:
     assert not np.array_equal(problem.buffers["a"], problem.buffers["b"])
     problem = kernels.find("scale").build(1001)
     np.testing.assert_array_equal(problem.expected["a"], problem.buffers["a"] * 2)
+
+
+def test_many_steps_in_one_are_what_the_steps_give() -> None:
+    problem = kernels.find("stream_overlap").build(100)
+    values = problem.buffers["in"].copy()
+    *_, rounds, factor, summand = problem.launches[0].args
+    assert isinstance(rounds, np.int32) and rounds > 100
+    for _ in range(int(rounds)):
+        values = values * factor + summand
+    np.testing.assert_array_equal(problem.expected["out"], values)
 
 
 # Comparing results

@@ -26,6 +26,23 @@ def test_every_recorded_launch():
     assert not wrong, "\n".join(wrong)
 
 
+def test_barriers_limit_the_room_that_the_driver_makes():
+    """Kernels with several block barriers: as many blocks as the barriers allow, and no more, are made room for."""
+    name = "launch__occupancy_limit_shared_mem"
+    path = Path(__file__).parent / "data" / "h200_barriers.json.gz"
+    wrong, several = [], 0
+    for launch in json.loads(gzip.decompress(path.read_bytes()))["launches"]:
+        values = {key: value.replace(",", "") for key, value in launch["metrics"].items() if key.startswith("launch__")}
+        number = {key.removeprefix("launch__"): int(value) for key, value in values.items() if value.isdigit()}
+        shared = number["shared_mem_per_block_static"] + number["shared_mem_per_block_dynamic"]
+        barriers = max(1, number["barrier_count"])
+        got = occupancy(90, number["block_size"], number["registers_per_thread"], shared, barriers)
+        several += barriers > 1
+        if got.limit_shared != int(values[name]):
+            wrong.append(f"{launch['id']}: {got.limit_shared}, hardware {values[name]}")
+    assert several > 20 and not wrong, "\n".join(wrong)
+
+
 @pytest.mark.parametrize("needed", [1, 8, 15, 16])
 def test_no_kernel_is_launched_with_fewer_than_16_registers(needed):
     """Recorded: kernels that need 8 to 15 registers."""

@@ -26,6 +26,7 @@ DATA = Path(__file__).parent / "data"
 RECORDINGS = (
     "h200_catalogue", "h200_control", "h200_groups", "h200_flow", "h200_flow_more", "h200_flow_barriers",
     "h200_locks", "h200_calls", "h200_barriers", "h200_mbarrier", "h200_flow_held",
+    "h200_transfers",
 )  # fmt: skip
 
 # The plain hardware counter of conflicts also sees arbitration between warps, a few events that change from run to run;
@@ -37,6 +38,7 @@ UNDEFINED = {
     "reduce_vec4/100000/0", "reduce_vec4/1048576/0", "half_shuffle/33", "syncwarp_loop/33",
     "swap_halves/33", "swap_halves/16",
 }  # fmt: skip
+CLOCKS = {"stamps", "ring"}  # buffers with clock readings, and with addresses
 RACES = ("counter_race/",)  # what is lost depends on timing
 # Which lanes hold two locks at the same time, and so share a store, differed from pass to pass of the profiler.
 WINNERS = {"lock_inside/locks/4"}
@@ -160,6 +162,8 @@ def test_results_totals_and_instructions_equal_the_hardware(name, numbers):
         wrong += differences
         if launch["id"] not in UNDEFINED and not launch["id"].startswith(RACES):
             for key, digest in answer["results"].items():
+                if key in CLOCKS:
+                    continue
                 found = hashlib.sha256(buffers[key].tobytes()).hexdigest()[:32]
                 assert found == digest, f"the contents of {key} differ from the hardware's"
     kernel_name = record["plan"]["launches"][numbers[0]]["kernel"]
@@ -178,9 +182,11 @@ def test_recordings_say_where_they_come_from():
 @pytest.mark.parametrize("family", sorted(kernels.families()))
 def test_the_compiler_still_makes_the_recorded_code(family):
     """The committed sources compile to the recorded machine code, so the catalogue's counts are the hardware's."""
+    if family == "calibrate":
+        pytest.skip("the family's counters are not recorded")
     for case in kernels.families()[family]:
         made = gpusim.compile(case.source, arch="sm_90", options=case.options, names=case.names)
-        recorded = module("h200_catalogue", case.source.stem)
+        recorded = module("h200_transfers" if family == "transfers" else "h200_catalogue", case.source.stem)
         for kernel in case.names:
             function = made[kernel].function
             assert function.code_sha256 == recorded[function.name].function.code_sha256, f"{case.name}: {kernel}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from gpusim import kernels, report
-from gpusim.api import Progress
+from gpusim.api import Kernel, Progress
 from gpusim.cli import argspec, files
 from gpusim.cli.catalogue import (
     CHECK_WORK,
@@ -25,7 +25,7 @@ from gpusim.cli.catalogue import (
     execute,
     thread_instructions,
 )
-from gpusim.cli.targets import case_jobs, file_job
+from gpusim.cli.targets import Job, case_jobs
 from gpusim.cli.timing import Timing, predict_all
 from gpusim.errors import InputError, UsageError
 from gpusim.kernels import Case
@@ -35,6 +35,7 @@ from gpusim.result import SCHEMA, Result
 from gpusim.trace import TraceRecorder, load_trace
 
 EXIT_CHECK_FAILED = 1
+OF_FILES = ("a catalogue kernel and brings its own launch", "kernel", "grid", "block", "shared", "args")
 
 
 @dataclass
@@ -50,9 +51,9 @@ class Options:
     size: int | None
     arch: str | None
     compiler: tuple[str, ...]
-    trace: Path | None
-    execute: bool
-    predict: bool = True
+    trace: Path | None = None
+    execute: bool = False
+    predict: bool = False
     device: str | None = None
 
 
@@ -70,18 +71,37 @@ class Analysis:
     timing: Timing = field(default_factory=Timing)
 
 
+def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The argument TARGET and the options that say what of it is launched, for several commands; see ``Options``."""
+    options = (
+        click.argument("target"),
+        click.option(
+            "--kernel", metavar="NAME", help="Kernel of a file; a name expression for a template: 'k<float,32>'."
+        ),
+        click.option("--grid", metavar="X,Y,Z", help="Blocks in the grid, for example 256,256."),
+        click.option("--block", metavar="X,Y,Z", help="Threads in a block, for example 32,16."),
+        click.option("--shared", type=click.IntRange(min=0), metavar="BYTES", help="Dynamic shared memory of a block."),
+        click.option("--arg", "args", multiple=True, metavar="SPEC", help="A kernel argument, in order; see below."),
+        click.option("--size", type=click.IntRange(min=1), metavar="N", help="Problem size of a catalogue kernel."),
+        click.option(
+            "--arch", metavar="sm_90", help="Architecture to compile for, or to pick from a file with several."
+        ),
+        click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="Macro for the compiler."),
+        click.option("-I", "includes", multiple=True, metavar="DIR", help="Directory of headers for the compiler."),
+        click.option("--option", "compiler", multiple=True, metavar="OPTION", help="Any other compiler option."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def compiler_options(defines: Sequence[str], includes: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
+    """What -D, -I and --option pass to the compiler."""
+    return (*(f"-D{d}" for d in defines), *(f"-I{d}" for d in includes), *others)
+
+
 @click.command(epilog=argspec.GRAMMAR)
-@click.argument("target")
-@click.option("--kernel", metavar="NAME", help="Kernel of a file; a name expression for a template: 'k<float,32>'.")
-@click.option("--grid", metavar="X,Y,Z", help="Blocks in the grid, for example 256,256.")
-@click.option("--block", metavar="X,Y,Z", help="Threads in a block, for example 32,16.")
-@click.option("--shared", type=click.IntRange(min=0), metavar="BYTES", help="Dynamic shared memory of a block.")
-@click.option("--arg", "args", multiple=True, metavar="SPEC", help="A kernel argument, in order; see below.")
-@click.option("--size", type=click.IntRange(min=1), metavar="N", help="Problem size of a catalogue kernel.")
-@click.option("--arch", metavar="sm_90", help="Architecture to compile for, or to pick from a file with several.")
-@click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="Macro for the compiler.")
-@click.option("-I", "includes", multiple=True, metavar="DIR", help="Directory of headers for the compiler.")
-@click.option("--option", "compiler", multiple=True, metavar="OPTION", help="Any other compiler option.")
+@target_options
 @click.option("--trace", type=click.Path(path_type=Path), metavar="FILE", help="Record the launches to a trace file.")
 @click.option("--execute", is_flag=True, help="Execute every thread, also where counters do not need it.")
 @click.option("--predict/--no-predict", default=True, help="Also model the time; on by default.")
@@ -104,8 +124,7 @@ def analyze(
     TARGET is a name of the catalogue (see 'gpusim list'), a CUDA source, a cubin (also a fatbin, an object file or a
     program that contains one), or a trace file.
     """
-    passed = (*(f"-D{d}" for d in defines), *(f"-I{d}" for d in includes), *compiler)
-    analysis = run(Options(target=target, compiler=passed, **given))
+    analysis = run(Options(target=target, compiler=compiler_options(defines, includes, compiler), **given))
     if as_json:
         click.echo(json.dumps(document(analysis), indent=1))
     else:
@@ -118,17 +137,25 @@ def analyze(
 
 def run(options: Options) -> Analysis:
     """Find the target and execute or recount it."""
-    path = Path(options.target)
-    if options.target in kernels.names():
-        return _run_case(kernels.find(options.target), options)
+    target = find_target(options.target)
+    if isinstance(target, Case):
+        return _run_case(target, options)
+    return _run_trace(target, options) if files.kind_of(target) == "trace" else _run_file(target, options)
+
+
+def find_target(name: str) -> Case | Path:
+    """What a TARGET is: a case of the catalogue, or a file that exists.  Raises InputError or UsageError."""
+    path = Path(name)
+    if name in kernels.names():
+        return kernels.find(name)
     if path.exists():
-        return _run_trace(path, options) if files.kind_of(path) == "trace" else _run_file(path, options)
+        return path
     if path.suffix or len(path.parts) > 1:
         raise InputError(f"{path} cannot be read: there is no such file")
-    return _run_case(kernels.find(options.target), options)  # the error that names the nearest
+    return kernels.find(name)  # also a row's name; else the error that names the nearest
 
 
-def _refuse(options: Options, what: str, *names: str) -> None:
+def refuse(options: Options, what: str, *names: str) -> None:
     """Raises UsageError for options that make no sense for a target."""
     for name in names:
         if getattr(options, name) not in (None, (), False):
@@ -137,7 +164,7 @@ def _refuse(options: Options, what: str, *names: str) -> None:
 
 
 def _run_case(case: Case, options: Options) -> Analysis:
-    _refuse(options, "a catalogue kernel and brings its own launch", "kernel", "grid", "block", "shared", "args")
+    refuse(options, *OF_FILES)
     module = compile_case(case, options.arch, options.compiler)
     size, note = (options.size, "") if options.size is not None else choose_size(case, module)
     problem = case.build(size)
@@ -154,6 +181,11 @@ def _run_case(case: Case, options: Options) -> Analysis:
             else:
                 checked = check_elsewhere(case, module, size)
     notes = [note] if note else []
+    if case.needs_gpu:
+        notes.append(
+            f"{case.needs_gpu}: what is counted here is the kernel alone; 'gpusim run {case.name}' measures the rest "
+            "on a GPU, and with --recorded h200 shows what an H200 gave"
+        )
     if case.wrong:
         notes.append(f"wrong on purpose: {case.wrong}")
     timing = Timing()
@@ -163,27 +195,62 @@ def _run_case(case: Case, options: Options) -> Analysis:
     return Analysis("catalogue", case.name, results, notes, case, size, checked, timing)
 
 
-def _run_file(path: Path, options: Options) -> Analysis:
-    _refuse(options, "a file, not a catalogue kernel", "size")
-    chosen = files.CompileOptions(options.arch, options.compiler)
-    job = file_job(path, options.kernel, options.grid, options.block, options.shared, options.args, chosen)
-    with _recorder(options.trace) as listeners, progress_bar(job.kernel.name) as progress:
-        run = job.launch if options.execute or listeners else job.count
-        result = run(listeners=listeners, progress=progress)
-    module = job.kernel.module
+@dataclass(frozen=True)
+class FileLaunch:
+    """A launch of a kernel of a file, as the options say."""
+
+    kernel: Kernel
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    args: list[Any]
+    shared: int
+    notes: list[str]
+
+
+def file_launch(path: Path, options: Options) -> FileLaunch:
+    """The module in the file, its kernel, and the launch that the options describe.  Raises UsageError."""
+    refuse(options, "a file, not a catalogue kernel", "size")
+    module = files.open_module(path, options.kernel, files.CompileOptions(options.arch, options.compiler))
+    kernel = files.pick_kernel(module, options.kernel, path)
+    for name, value, example in (("grid", options.grid, "256,256"), ("block", options.block, "32,16")):
+        if value is None:
+            raise UsageError(f"--{name} is missing: {kernel.name} needs a launch, for example --{name} {example}")
+    files.check_arguments(kernel, options.args)
+    grid, block = shape_of("grid", options.grid or ""), shape_of("block", options.block or "")
+    args = argspec.parse_all(options.args)
     notes = [f"compiler warning: {line}" for line in module.log.splitlines() if ": warning" in line]
+    return FileLaunch(kernel, grid, block, args, options.shared or 0, notes)
+
+
+def _run_file(path: Path, options: Options) -> Analysis:
+    wanted = file_launch(path, options)
+    kernel = wanted.kernel
+    with _recorder(options.trace) as listeners, progress_bar(kernel.name) as progress:
+        run = kernel.launch if options.execute or listeners else kernel.count
+        result = run(wanted.grid, wanted.block, wanted.args, wanted.shared, listeners=listeners, progress=progress)
     timing = Timing()
     if options.predict:
-        with progress_bar(f"{job.kernel.name}: time"):
+        job = Job(kernel, wanted.grid, wanted.block, wanted.args, wanted.shared)
+        with progress_bar(f"{kernel.name}: time"):
             timing = predict_all([job], [result], options.device)
-    return Analysis(files.kind_of(path), str(path), [result], notes, timing=timing)
+    return Analysis(files.kind_of(path), str(path), [result], wanted.notes, timing=timing)
 
 
 def _run_trace(path: Path, options: Options) -> Analysis:
     refused = ("kernel", "grid", "block", "shared", "args", "size", "arch", "compiler", "trace", "execute", "device")
-    _refuse(options, "a trace, which is counted as it was recorded", *refused)
+    refuse(options, "a trace, which is counted as it was recorded", *refused)
     trace = load_trace(path)
     return Analysis("trace", str(path), trace.count(), [f"recounted from a trace by gpusim {trace.made_by}"])
+
+
+def shape_of(name: str, text: str) -> tuple[int, ...]:
+    try:
+        shape = tuple(int(part) for part in text.replace("x", ",").split(","))
+    except ValueError:
+        shape = ()
+    if not 1 <= len(shape) <= 3:
+        raise UsageError(f"--{name} {text} is not one to three whole numbers: write for example --{name} 256,256")
+    return shape
 
 
 @contextmanager
@@ -243,6 +310,7 @@ def document(analysis: Analysis) -> dict[str, Any]:
             "title": case.title,
             "lesson": case.lesson,
             "wrong": case.wrong,
+            "needs_gpu": case.needs_gpu,
             "size": analysis.size,
             "sizes": list(case.sizes),
         }

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import gpusim
 from gpusim.errors import ExecutionError, UsageError
-from gpusim.kernels import Case, Problem
+from gpusim.kernels import Case, Check, Problem, check
 from gpusim.toolchain import DEFAULT_ARCH, normalize_arch
+
+__all__ = [
+    "Check",
+    "check",
+    "check_elsewhere",
+    "choose_size",
+    "compile_case",
+    "count",
+    "execute",
+    "thread_instructions",
+]
 
 WORK_BY_DEFAULT = 600e6
 """Thread instructions that are executed without being asked for more: some seconds on two cores."""
 CHECK_WORK = 30e6
 """Thread instructions up to which a counted problem is executed too, to check its result: a fraction of a second."""
-
-
-@dataclass(frozen=True)
-class Check:
-    """What the launches computed, compared with NumPy."""
-
-    equal: bool
-    expected_to_differ: bool
-    text: str
-    differences: tuple[str, ...]
-
-    @property
-    def failed(self) -> bool:
-        """Whether it differs and should not."""
-        return not self.equal and not self.expected_to_differ
 
 
 def compile_case(case: Case, arch: str | None, options: tuple[str, ...] = ()) -> gpusim.Module:
@@ -119,20 +115,3 @@ def check_elsewhere(case: Case, module: gpusim.Module, size: int) -> Check:
     execute(module, problem)
     found = check(case, problem)
     return replace(found, text=f"{found.text}, executed at size {small}")
-
-
-def check(case: Case, problem: Problem) -> Check:
-    """Compare the problem's buffers, after its launches, with the reference."""
-    differences = tuple(problem.differences())
-    wrong = case.wrong is not None
-    if not differences:
-        text = "equal to the NumPy reference"
-        if problem.tolerance is not None:
-            text = f"equal to the NumPy reference within its tolerance ({problem.tolerance.reason})"
-        if wrong:
-            text += ", although the kernel is wrong"
-    elif wrong:
-        text = "differs from the NumPy reference, as it must"
-    else:
-        text = "differs from the NumPy reference"
-    return Check(not differences, wrong, text, differences)

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import InputError, UsageError
-from gpusim.report.prediction import slowest
-from gpusim.timing.profile import load
+from gpusim.report.prediction import device_title, slowest
 
 if TYPE_CHECKING:
     from gpusim.cli.predict import Point
@@ -41,7 +40,7 @@ def draw(path: Path, title: str, points: Sequence[Point]) -> None:
     else:
         _times(axes, points)
     first = slowest(points[0].predictions)
-    axes.set_title(f"{title} on {load(first.device).device}, {first.cache} L2: modelled", fontsize=10)
+    axes.set_title(f"{title} on {device_title(first.device)}, {first.cache} L2: modelled", fontsize=10)
     axes.grid(alpha=0.3)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}{path.suffix}")
     try:

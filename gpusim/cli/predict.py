@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +13,26 @@ import click
 from rich.table import Column
 from rich.text import Text
 
-from gpusim import kernels
 from gpusim.cli import argspec, files, plot
-from gpusim.cli.analyze import progress_bar
+from gpusim.cli.analyze import (
+    OF_FILES,
+    Options,
+    compiler_options,
+    file_launch,
+    find_target,
+    progress_bar,
+    refuse,
+)
 from gpusim.cli.catalogue import choose_size, compile_case
-from gpusim.cli.targets import Job, case_jobs, file_job, flags_of, in_order, macros_of, sizes_of
-from gpusim.errors import InputError, UnsupportedError, UsageError
+from gpusim.cli.targets import Job, case_jobs, flags_of, in_order, macros_of, sizes_of
+from gpusim.errors import UnsupportedError, UsageError
 from gpusim.kernels import Case
 from gpusim.report import prediction as section
 from gpusim.report.terminal import Style, Terminal, make_console
 from gpusim.result import SCHEMA
 from gpusim.runner import times
 from gpusim.timing.predict import CACHES, MODELS, Prediction
-from gpusim.timing.profile import load
+from gpusim.timing.profiles import load
 
 BARS = 24  # columns of the longest bar in a sweep's table
 LIMITER = 24  # columns kept for what limits
@@ -92,17 +99,14 @@ class Point:
 
 @dataclass
 class Sweep:
-    """What is asked for: a target, where its launches come from, and how they are timed."""
+    """What is asked for: a target's launch, the sizes and macros to vary, and how it is timed."""
 
-    target: str
+    options: Options
     sizes: list[int]
     macros: list[dict[str, str | None]]
-    compiler: tuple[str, ...]
     device: str
     cache: str
     model: str
-    arch: str | None
-    given: dict[str, Any]
     recorded: times.Recording | None = field(default=None)
 
 
@@ -144,12 +148,9 @@ def predict(
     """
     if picture is not None:
         plot.check(picture)
-    profile = load(device)
-    passed = (*(f"-I{d}" for d in includes), *compiler)
-    arch = arch if arch is not None or _is_binary(target) else f"sm_{profile.arch}"
-    sweep = Sweep(target, sizes_of(size), macros_of(defines), passed, device, cache, model, arch, given)
-    if profile.name in times.names() and not defines and not passed and arch == f"sm_{profile.arch}":
-        sweep.recorded = times.recorded(profile.name)
+    load(device)  # or say at once that there is no such profile
+    options = Options(target=target, size=None, arch=arch, compiler=compiler_options((), includes, compiler), **given)
+    sweep = Sweep(options, sizes_of(size), macros_of(defines), device, cache, model)
     points = _with_progress(sweep)
     if picture is not None:
         plot.draw(picture, target, points)
@@ -166,58 +167,47 @@ def predict(
 # -- doing it ------------------------------------------------------------------------------------------------------
 
 
-def _is_binary(target: str) -> bool:
-    path = Path(target)
-    return target not in kernels.names() and path.exists() and files.kind_of(path) == "binary"
-
-
 def _with_progress(sweep: Sweep) -> list[Point]:
-    case = _case(sweep)
+    target = find_target(sweep.options.target)
+    if sweep.options.arch is None and (isinstance(target, Case) or files.kind_of(target) == "source"):
+        sweep.options.arch = f"sm_{load(sweep.device).arch}"
     count = max(1, len(sweep.sizes)) * len(sweep.macros)
     found: list[Point] = []
-    with progress_bar(f"predicting {sweep.target}") as progress:
-        for point in _of_case(case, sweep) if case is not None else _of_file(Path(sweep.target), sweep):
+    with progress_bar(f"predicting {sweep.options.target}") as progress:
+        for point in _of_case(target, sweep) if isinstance(target, Case) else _of_file(target, sweep):
             found.append(point)
             if progress is not None:
                 progress(len(found), count)
     return found
 
 
-def _case(sweep: Sweep) -> Case | None:
-    """The target's catalogue kernel, or None for a file.  Raises UsageError or InputError."""
-    path = Path(sweep.target)
-    if sweep.target not in kernels.names() and path.exists():
-        if sweep.sizes:
-            raise UsageError(f"{path} is a file, not a catalogue kernel: --size does not apply; sweep a macro with -D")
-        if files.kind_of(path) == "trace":
-            raise UsageError(f"{path} is a trace, whose launch cannot be followed: give the source or the cubin")
-        return None
-    if sweep.target not in kernels.names() and (path.suffix or len(path.parts) > 1):
-        raise InputError(f"{path} cannot be read: there is no such file")
-    case = kernels.find(sweep.target)
-    for name, value in sweep.given.items():
-        if value not in (None, ()):
-            shown = "--arg" if name == "args" else f"--{name}"
-            raise UsageError(f"{case.name} is a catalogue kernel and brings its own launch: {shown} does not apply")
-    return case
-
-
 def _of_case(case: Case, sweep: Sweep) -> Iterator[Point]:
+    options = sweep.options
+    refuse(options, *OF_FILES)
+    recording = None
+    device = load(sweep.device)
+    if device.name in times.names() and options.arch == f"sm_{device.arch}":
+        recording = sweep.recorded = times.recorded(device.name)
     for macros in sweep.macros:
-        module = compile_case(case, sweep.arch, (*flags_of(macros), *sweep.compiler))
+        flags = (*flags_of(macros), *options.compiler)
+        module = compile_case(case, options.arch, flags)
         chosen = [(n, "") for n in sweep.sizes] or [choose_size(case, module)]
         for size, note in chosen:
             jobs = case_jobs(module, case.build(size))
             launches = [_predicted(job, sweep) for job in in_order(jobs)]
-            measured = sweep.recorded.of(case.name, size, sweep.cache) if sweep.recorded is not None else None
+            measured = recording.of(case.name, size, sweep.cache) if recording is not None and not flags else None
             yield Point(size, macros, launches, measured, note.replace("is counted", "is predicted"))
 
 
 def _of_file(path: Path, sweep: Sweep) -> Iterator[Point]:
-    g = sweep.given
+    if sweep.sizes:
+        raise UsageError(f"{path} is a file, not a catalogue kernel: --size does not apply; sweep a macro with -D")
+    if files.kind_of(path) == "trace":
+        raise UsageError(f"{path} is a trace, whose launch cannot be followed: give the source or the cubin")
     for macros in sweep.macros:
-        chosen = files.CompileOptions(sweep.arch, (*flags_of(macros), *sweep.compiler))
-        job = file_job(path, g["kernel"], g["grid"], g["block"], g["shared"], g["args"], chosen)
+        flags = (*flags_of(macros), *sweep.options.compiler)
+        wanted = file_launch(path, replace(sweep.options, compiler=flags))
+        job = Job(wanted.kernel, wanted.grid, wanted.block, wanted.args, wanted.shared)
         yield Point(None, macros, [_predicted(job, sweep)])
 
 
@@ -243,7 +233,7 @@ def _document(sweep: Sweep, points: list[Point]) -> dict[str, Any]:
         "schema": SCHEMA,
         "kind": "prediction" if len(points) == 1 else "predictions",
         "exactness": "modelled",
-        "target": sweep.target,
+        "target": sweep.options.target,
         "device": {"profile": device.name, "name": device.device, "arch": f"sm_{device.arch}"},
         "cache": sweep.cache,
     }
@@ -261,7 +251,7 @@ def _title(point: Point) -> str:
 def _show_one(point: Point, sweep: Sweep) -> None:
     terminal = Terminal(make_console(), Style(None))
     section.show_line(terminal, point.predictions)
-    named = ", ".join(part for part in (sweep.target, _title(point)) if part)
+    named = ", ".join(part for part in (sweep.options.target, _title(point)) if part)
     terminal.text(named, "dim", 0)
     if point.note:
         terminal.text(f"note: {point.note}", "dim", 0)
@@ -310,7 +300,7 @@ def _plain(shape: tuple[int, ...]) -> str:
 def _show_sweep(points: list[Point], sweep: Sweep) -> None:
     terminal = Terminal(make_console(), Style(None))
     device = load(sweep.device).device
-    terminal.text(f"{sweep.target} on {device}, {section.CACHES[sweep.cache]} (modelled)", "bold", 0)
+    terminal.text(f"{sweep.options.target} on {device}, {section.CACHES[sweep.cache]} (modelled)", "bold", 0)
     for note in dict.fromkeys(note for point in points for p in point.predictions for note in p.notes):
         terminal.text(f"note: {note}", "dim", 0)
     terminal.console.print()

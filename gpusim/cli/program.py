@@ -15,10 +15,14 @@ import click
 
 from gpusim import __version__
 from gpusim.cli.analyze import analyze
+from gpusim.cli.calibrate import calibrate
 from gpusim.cli.compare import compare
+from gpusim.cli.counters import counters
 from gpusim.cli.doctor import doctor
 from gpusim.cli.listing import list_cases
 from gpusim.cli.predict import predict
+from gpusim.cli.run import run
+from gpusim.cli.validate import validate
 from gpusim.errors import CompileError, GpusimError
 
 EXIT_WRONG_USE = 2
@@ -77,6 +81,10 @@ def main(context: click.Context) -> None:
 
 main.add_command(analyze)
 main.add_command(predict)
+main.add_command(calibrate)
 main.add_command(compare)
+main.add_command(run)
+main.add_command(validate)
+main.add_command(counters)
 main.add_command(list_cases)
 main.add_command(doctor)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import gpusim
-from gpusim.cli import argspec, files
 from gpusim.cli.catalogue import arguments
 from gpusim.errors import UsageError
 from gpusim.kernels import Problem
@@ -51,36 +49,6 @@ def in_order(jobs: Sequence[Job]) -> Iterator[Job]:
         yield job
         if dependent and number + 1 < len(jobs):
             job.launch()
-
-
-def file_job(
-    path: Path,
-    kernel: str | None,
-    grid: str | None,
-    block: str | None,
-    shared: int | None,
-    args: Sequence[str],
-    chosen: files.CompileOptions,
-) -> Job:
-    """The launch of a file's kernel.  Raises UsageError that says what of it is missing."""
-    module = files.open_module(path, kernel, chosen)
-    found = files.pick_kernel(module, kernel, path)
-    for name, value, example in (("grid", grid, "256,256"), ("block", block, "32,16")):
-        if value is None:
-            raise UsageError(f"--{name} is missing: {found.name} needs a launch, for example --{name} {example}")
-    files.check_arguments(found, args)
-    return Job(found, shape("grid", grid or ""), shape("block", block or ""), argspec.parse_all(args), shared or 0)
-
-
-def shape(name: str, text: str) -> tuple[int, ...]:
-    """One to three numbers.  Raises UsageError."""
-    try:
-        found = tuple(int(part) for part in text.replace("x", ",").split(","))
-    except ValueError:
-        found = ()
-    if not 1 <= len(found) <= 3:
-        raise UsageError(f"--{name} {text} is not one to three whole numbers: write for example --{name} 256,256")
-    return found
 
 
 # -- sweeps --------------------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from gpusim.cli.targets import Job, in_order
 from gpusim.errors import GpusimError, UsageError
 from gpusim.report.prediction import slowest, total
 from gpusim.result import Result
-from gpusim.timing import bounds, profile
+from gpusim.timing import bounds, profiles
+from gpusim.timing.model import model_of
 from gpusim.timing.predict import Prediction
 
 PIPELINE_WORK = 100_000
@@ -36,13 +37,13 @@ class Timing:
         }
 
 
-def profile_for(arch: int, device: str | None) -> profile.Profile:
+def profile_for(arch: int, device: str | None) -> profiles.Profile:
     """The profile asked for, else the first that runs code for ``arch``.  Raises UsageError if there is none."""
     if device is not None:
-        return profile.load(device)
-    for name in sorted(profile.names(), key=lambda name: name != "h200"):
-        if profile.load(name).arch == arch:
-            return profile.load(name)
+        return profiles.load(device)
+    for name in sorted(profiles.names(), key=lambda name: name != "h200"):
+        if profiles.load(name).arch == arch:
+            return profiles.load(name)
     raise UsageError(
         f"no time is predicted: there is no profile of a device that runs sm_{arch} code; --device h200 times it as if "
         "an H200 executed it as it is"
@@ -60,7 +61,7 @@ def predict_all(jobs: Sequence[Job], results: Sequence[Result], device: str | No
         return Timing(why_not=text if text.startswith("no time") else f"no time is predicted: {text}")
 
 
-def _predict(job: Job, result: Result, chosen: profile.Profile, device: str) -> Prediction:
+def _predict(job: Job, result: Result, chosen: profiles.Profile, device: str) -> Prediction:
     blocks = math.prod(result.launch.grid)
     share = min(result.occupancy.blocks, math.ceil(blocks / chosen["sms"]))
     work = sum(i.executed for i in result.instructions) / blocks * share
@@ -76,5 +77,5 @@ def _predict(job: Job, result: Result, chosen: profile.Profile, device: str) -> 
     if arch != chosen.arch:
         notes.append(f"code for sm_{arch} is timed as if {chosen.device} executed it as it is")
     return bounds.bounded(
-        job.kernel, job.grid, job.block, job.args, job.shared_bytes, chosen, "cold", tuple(notes), result
+        job.kernel, job.grid, job.block, job.args, job.shared_bytes, model_of(chosen), "cold", tuple(notes), result
     )

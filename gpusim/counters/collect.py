@@ -9,6 +9,7 @@ import numpy as np
 
 from gpusim.counters import rules
 from gpusim.machine.events import Access, Branch
+from gpusim.machine.outer import Outer
 from gpusim.sass.form import MemoryOp
 from gpusim.sass.program import Program
 
@@ -58,6 +59,12 @@ class Counted:
     conflicts: int = 0
     copy_sectors: int = 0
     atomic_passes: int = 0
+
+
+def _totals(parts: list[tuple[Counted, int]]) -> list[tuple[str, int]]:
+    """The sums that are not 0 of counters that are to be taken so many times each."""
+    found = [(name, sum(getattr(counted, name) * times for counted, times in parts)) for name in COUNTED]
+    return [(name, amount) for name, amount in found if amount]
 
 
 def count_rows(op: MemoryOp, space: str, addresses: Array, mask: Array, generic: bool = False) -> Counted:
@@ -135,8 +142,7 @@ def _shared(op: MemoryOp, addresses: Array, mask: Array, generic: bool) -> tuple
         return wavefronts, wavefronts - conflicts, conflicts
     if kind == "atom":
         name = "cast_spin" if op.atomic == "cast" else str(op.atomic)
-        wavefronts = rules.shared_atomic_wavefronts(addresses, mask, op.width, name)
-        conflicts = rules.shared_atomic_conflicts(addresses, mask, op.width, name)
+        wavefronts, conflicts = rules.shared_atomic_counts(addresses, mask, op.width, name)
         return wavefronts, wavefronts - conflicts, conflicts
     wavefronts = rules.shared_wavefronts(addresses, mask, op.width, kind)
     ideal = np.minimum(rules.shared_wavefronts_ideal(mask, op.width), wavefronts)  # less where a load merges parts
@@ -164,6 +170,9 @@ class Collector:
         # what went where: a generic instruction may count in several spaces
         self.by_space: dict[str, dict[str, Array]] = {}
         self._cache: dict[tuple[Any, ...], Counted] = {}
+        self._kinds: dict[tuple[int, str], int] = {}
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._recent: dict[tuple[Any, ...], tuple[list[tuple[str, int]], Any]] = {}
         self.caveats: set[str] = set()  # sentences on counts that are not certain
 
     def access(self, event: Access, again: int = 1) -> None:
@@ -172,12 +181,9 @@ class Collector:
         space = self.by_space.get(event.space)
         if space is None:
             space = self.by_space[event.space] = {name: np.zeros_like(fields["requests"]) for name in FIELDS}
-        for counted, times in self._counted(event):
-            for name in COUNTED:
-                amount = getattr(counted, name) * times * again
-                if amount:
-                    fields[name][index] += amount
-                    space[name][index] += amount
+        for name, amount in self._amounts(event):
+            fields[name][index] += amount * again
+            space[name][index] += amount * again
 
     # -- parts of a grid that are counted apart ----------------------------------------------------------------------
     def begin_part(self) -> None:
@@ -202,11 +208,37 @@ class Collector:
                 known[name] += column
         self.caveats |= caveats
 
+    def _amounts(self, event: Access) -> list[tuple[str, int]]:
+        """What an access adds to which counters.
+
+        It is known already where the last ones were the same: loops come back to the same addresses.
+        """
+        places, mask = event.places, event.mask
+        if event.origin is not None or (mask is not None and mask.shape[0] > 1):
+            return _totals(self._counted(event))
+        key: tuple[Any, ...]
+        if isinstance(places, Outer):
+            key = (places.c % LINE_BYTES, id(places.rows), id(places.columns))
+        elif places.shape[0] == 1:
+            key = (places.tobytes(),) if places.flags.writeable else (id(places),)
+        else:
+            return _totals(self._counted(event))
+        key += (event.index, event.space, event.blocks, event.threads, None if mask is None else mask.tobytes())
+        known = self._recent.get(key)
+        if known is None:
+            if len(self._recent) >= 1024:
+                self._recent.clear()
+            # the parts are kept, so that their ids stay their own
+            known = self._recent[key] = (_totals(self._counted(event)), places)
+        return known[0]
+
     def _counted(self, event: Access) -> list[tuple[Counted, int]]:
         """Counters of the event's warps and how often to take them: blocks that repeat a pattern are counted once."""
         if event.origin is not None:
             return [self._copied(event)]
         mask = ALL_LANES if event.mask is None else event.mask
+        if isinstance(event.places, Outer) and mask.shape[0] == 1:
+            return self._by_parts(event, event.places, mask)
         addresses = event.addresses
         rows = max(addresses.shape[0], mask.shape[0])
         if rows > 1 and (mask.shape[0] == 1 or bool((mask == mask[:1]).all())):
@@ -221,6 +253,15 @@ class Collector:
             issued = masks.any(axis=1)
             addresses, masks = addresses[issued], masks[issued]
         return [(self._once(event, addresses, masks), event.blocks // rows)]
+
+    def _by_parts(self, event: Access, places: Outer, mask: Array) -> list[tuple[Counted, int]]:
+        """The same where all blocks share the threads' part: the blocks' parts modulo a line tell them apart."""
+        threads = np.zeros(event.threads, np.int64) if places.columns is None else places.columns.values
+        lanes = np.broadcast_to(mask, (1, event.threads))
+        lowest = int(threads.min())
+        phases = np.bincount((places.rows.values + (places.c + lowest)) % LINE_BYTES, minlength=LINE_BYTES)
+        rows, masks = (threads - lowest).reshape(-1, 32), lanes.reshape(-1, 32)
+        return [(self._once(event, rows + int(phase), masks), int(phases[phase])) for phase in np.flatnonzero(phases)]
 
     def _copied(self, event: Access) -> tuple[Counted, int]:
         """The same for an asynchronous copy's shared side, where only places within a line matter."""
@@ -267,10 +308,10 @@ class Collector:
         masks = lanes.reshape(-1, 32)
         # a multiple of the line keeps every address positive
         start = LINE_BYTES * (1 + int(-row.min()) // LINE_BYTES) if row.min() < 0 else 0
-        phases, counts = np.unique(starts & (LINE_BYTES - 1), return_counts=True)
+        phases = np.bincount(starts & (LINE_BYTES - 1), minlength=LINE_BYTES)
         return [
-            ((row + (start + int(phase))).reshape(-1, 32), masks, int(count))
-            for phase, count in zip(phases, counts, strict=True)
+            ((row + (start + int(phase))).reshape(-1, 32), masks, int(phases[phase]))
+            for phase in np.flatnonzero(phases)
         ]
 
     def _once(self, event: Access, addresses: Array, mask: Array) -> Counted:
@@ -278,12 +319,26 @@ class Collector:
         generic = getattr(self.program.meanings[event.index], "space", None) == "generic"
         if addresses.shape[0] > 64:
             return count_rows(event.op, event.space, addresses, mask, generic)
-        key = (event.index, event.space, addresses.tobytes(), mask.tobytes())
+        addresses = addresses - int(addresses.min()) // LINE_BYTES * LINE_BYTES  # only places within a line matter
+        key = (self._kind(event, generic), addresses.tobytes(), mask.tobytes())
         found = self._cache.get(key)
         if found is None:
             if len(self._cache) > 4096:
                 self._cache.clear()
             found = self._cache[key] = count_rows(event.op, event.space, addresses, mask, generic)
+        return found
+
+    def _kind(self, event: Access, generic: bool) -> int:
+        """A number for what, besides addresses and mask, decides the counters of an access."""
+        key = (event.index, event.space)
+        found = self._kinds.get(key)
+        if found is None:
+            op = event.op
+            facts = (
+                event.space, generic, op.operation, op.width, op.atomic, op.element, op.matrices, op.bypass, op.partial,
+                op.zero_fill,
+            )  # fmt: skip
+            found = self._kinds[key] = self._numbers.setdefault(facts, len(self._numbers))
         return found
 
     def branch(self, event: Branch) -> None:

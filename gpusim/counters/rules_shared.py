@@ -26,6 +26,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from gpusim.native import Loops
+
 WARP_LANES = 32
 BANKS = 32
 BANK_BYTES = 4
@@ -82,6 +84,10 @@ def _bank_maximum(banks: npt.NDArray[np.integer], counted: BoolArray, bank_count
 
 def _degrees(units: UIntArray, active: BoolArray, bank_count: int) -> IntArray:
     """Most different units in any one bank. units: (m, k), a unit is one lane's aligned access; result (m,)."""
+    if Loops.degrees is not None:
+        found = np.empty(len(units), np.int64)
+        Loops.degrees(np.ascontiguousarray(units), np.ascontiguousarray(active), bank_count, found)
+        return found
     ordered = np.sort(_fill_inactive(units, active), axis=1)
     fresh = np.ones(ordered.shape, dtype=np.bool_)
     np.not_equal(ordered[:, 1:], ordered[:, :-1], out=fresh[:, 1:])
@@ -235,25 +241,27 @@ def shared_atomic_wavefronts(addresses: npt.ArrayLike, active: npt.ArrayLike, wi
       arithmetic): two a part with an active lane, because only one lane of a bank gets through; see
       `cast_spin_winners`.
     """
-    _check_atomic(op, width)
-    if op == "popc_inc":
-        address_array, active_array = _checked(addresses, active)
-        return _degrees(_units(address_array, BANK_BYTES), active_array, BANKS)
-    lanes = _atomic_part_lanes(addresses, active, width)
-    if op == "cast_spin":
-        return 2 * (lanes > 0).sum(axis=1)
-    return lanes.sum(axis=1) * (2 if op == "cas" else 1)
+    return shared_atomic_counts(addresses, active, width, op)[0]
 
 
 def shared_atomic_conflicts(addresses: npt.ArrayLike, active: npt.ArrayLike, width: int, op: str) -> IntArray:
     """Bank conflicts of ATOMS: passes over the lanes less one in every part; 'cast_spin' never waits, hence none."""
+    return shared_atomic_counts(addresses, active, width, op)[1]
+
+
+def shared_atomic_counts(
+    addresses: npt.ArrayLike, active: npt.ArrayLike, width: int, op: str
+) -> tuple[IntArray, IntArray]:
+    """(wavefronts, conflicts) of ATOMS in one go: `shared_atomic_wavefronts` and `shared_atomic_conflicts`."""
     _check_atomic(op, width)
     if op == "popc_inc":
-        return np.maximum(shared_atomic_wavefronts(addresses, active, width, op) - 1, 0)
+        address_array, active_array = _checked(addresses, active)
+        degrees = _degrees(_units(address_array, BANK_BYTES), active_array, BANKS)
+        return degrees, np.maximum(degrees - 1, 0)
     lanes = _atomic_part_lanes(addresses, active, width)
     if op == "cast_spin":
-        return np.zeros(len(lanes), dtype=np.int64)
-    return np.maximum(lanes - 1, 0).sum(axis=1)
+        return 2 * (lanes > 0).sum(axis=1), np.zeros(len(lanes), dtype=np.int64)
+    return lanes.sum(axis=1) * (2 if op == "cas" else 1), np.maximum(lanes - 1, 0).sum(axis=1)
 
 
 def _row_degrees(addresses: npt.ArrayLike, active: npt.ArrayLike, matrices: int) -> IntArray:

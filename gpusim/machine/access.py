@@ -14,6 +14,7 @@ from gpusim.machine.atomics import add_vectors, apply_atomic, cast_spin_winners
 from gpusim.machine.chunk import Chunk
 from gpusim.machine.events import Access
 from gpusim.machine.memory import DeviceMemory
+from gpusim.machine.outer import Outer, plain, words_of
 from gpusim.sass.form import MemoryOp
 
 Array = np.ndarray[Any, Any]
@@ -62,6 +63,8 @@ class MemoryUnit:
         self.shared_start = shared_start
         self.listen, self.describe = listen, describe
         self.base = u64(device.base)
+        self._right_shared: dict[tuple[bytes, int], Array] = {}  # by address and width
+        self.sums: Array | None = None  # where to add instead of in device memory, words at the same places
 
     # -- common ----------------------------------------------------------------------------------------------------
     def _event(
@@ -69,7 +72,7 @@ class MemoryUnit:
         index: int,
         op: MemoryOp,
         space: str,
-        addresses: Array,
+        addresses: Array | Outer,
         mask: Array | None,
         origin: Array | None = None,
         reading: Array | None = None,
@@ -132,8 +135,26 @@ class MemoryUnit:
                 raise self._fault(index, f"{width}-byte access outside every buffer", outside, addresses, "global")
         return offsets
 
+    def _known_global(self, address: Any, width: int) -> Outer | None:
+        """The address if it is a sum that is certainly right in all threads, those that do not take part included."""
+        known = address.canonical() if isinstance(address, Outer) else None
+        if known is None or not known.aligned(width):
+            return None
+        base = self.device.base
+        return known if self.device.inside(known.low - base, known.high - base + width - 1) else None
+
+    def _table(self, width: int) -> Array:
+        """Device memory in elements of ``width`` bytes, at most 4."""
+        return self.device.bytes if width == 1 else self.device.words16 if width == 2 else self.device.words32
+
     def _checked_shared(self, index: int, addresses: Array, mask: Array | None, width: int) -> Array:
-        """Byte offsets into a block's shared memory; inactive lanes get a harmless one."""
+        """Byte offsets into a block's shared memory; inactive lanes get a harmless one.
+
+        Those that all blocks share are checked once: loops come back to them.
+        """
+        key = (addresses.tobytes(), width) if mask is None and addresses.shape[0] == 1 else None
+        if key is not None and (known := self._right_shared.get(key)) is not None:
+            return known
         offsets = addresses.astype(i64)
         if mask is not None:
             offsets = np.where(mask, offsets, self.shared_start)
@@ -147,6 +168,11 @@ class MemoryUnit:
                 raise self._fault(
                     index, f"{width}-byte access outside the block's shared memory", outside, addresses, "shared"
                 )
+        if key is not None:
+            if len(self._right_shared) >= 1024:
+                self._right_shared.clear()
+            offsets.setflags(write=False)
+            self._right_shared[key] = offsets
         return offsets
 
     # -- loads and stores ------------------------------------------------------------------------------------------
@@ -159,6 +185,8 @@ class MemoryUnit:
 
     def load(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> tuple[Array, ...]:
         """Words loaded by each lane."""
+        if op.space != "global":
+            address = plain(address)
         if op.space == "generic":
             return self._generic_load(index, op, address, mask)
         if not self._anyone(mask):
@@ -170,32 +198,40 @@ class MemoryUnit:
             return self._load_shared(index, op, address, mask)
         return self._load_local(index, op, address, mask)
 
-    def _load_global(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> tuple[Array, ...]:
+    def _load_global(self, index: int, op: MemoryOp, address: Any, mask: Array | None) -> tuple[Array, ...]:
+        known = self._known_global(address, op.width)
+        if known is not None:
+            self._event(index, op, "global", known.view(i64), mask)
+            table = self._table(op.width)
+            if op.width > 4:
+                table = table.view(f"V{op.width}")
+            spread, first = known.spread(self.chunk.threads, table.itemsize, self.device.base)
+            found = spread.take(table, first)
+            if op.width < 4:
+                return (_narrow(found, op.width, op.signed),)
+            return (found,) if op.width == 4 else words_of(found)
+        address = plain(address)
         offsets = self._checked_global(index, address, mask, op.width)
         self._event(index, op, "global", offsets + self.device.base, mask)
         if op.width < 4:
-            source = self.device.bytes if op.width == 1 else self.device.words16
-            return (_narrow(np.take(source, offsets >> (op.width - 1)), op.width, op.signed),)
-        word = offsets >> 2
-        return tuple(np.take(self.device.words32, word + k if k else word) for k in range(op.width // 4))
+            return (_narrow(np.take(self._table(op.width), offsets >> (op.width - 1)), op.width, op.signed),)
+        if op.width == 4:
+            return (self.device.words32.take(offsets >> 2),)
+        return words_of(self.device.words32.view(f"V{op.width}").take(offsets >> (op.width.bit_length() - 1)))
 
     def _load_shared(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> tuple[Array, ...]:
         offsets = self._checked_shared(index, address, mask, op.width)
         self._event(index, op, "shared", offsets, mask)
-        view = {1: np.uint8, 2: np.uint16}.get(op.width, u32)
-        size = min(op.width, 4)
-        units = offsets // size
-        words = max(1, op.width // 4)
+        view: Any = {1: np.uint8, 2: np.uint16, 4: u32}.get(op.width, f"V{op.width}")
+        units = offsets >> (op.width.bit_length() - 1)
         if units.shape[0] == 1:
-            table = self.chunk.shared.view(view)
-            found = [np.take(table, units[0] + k, axis=1) for k in range(words)]
+            found = self.chunk.shared.view(view).take(units[0], axis=1)
         else:
             flat = self.chunk.shared_flat.view(view)
-            units = units + self.chunk.shared_rows // size
-            found = [np.take(flat, units + k) for k in range(words)]
+            found = flat.take(units + (self.chunk.shared_rows >> (op.width.bit_length() - 1)))
         if op.width < 4:
-            return (_narrow(found[0], op.width, op.signed),)
-        return tuple(found)
+            return (_narrow(found, op.width, op.signed),)
+        return (found,) if op.width == 4 else words_of(found)
 
     def _local_units(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> Array:
         offsets = address.astype(i64)
@@ -229,6 +265,15 @@ class MemoryUnit:
 
     def store(self, index: int, op: MemoryOp, address: Array, mask: Array | None, *values: Array) -> None:
         """Write each lane's words; of lanes that write the same place the last one wins."""
+        known = self._known_global(address, op.width) if op.space == "global" and mask is None else None
+        if known is not None:
+            self._event(index, op, "global", known.view(i64), mask)
+            table = self._table(op.width)
+            spread, first = known.spread(self.chunk.threads, table.itemsize, self.device.base)
+            for k, value in enumerate(values):
+                spread.put(table, first + k, value.astype(table.dtype, copy=False))
+            return
+        address = plain(address)
         if op.space == "generic":
             self._generic_store(index, op, address, mask, values)
             return
@@ -350,6 +395,7 @@ class MemoryUnit:
 
         With a predicate result that says where it was done, that is the last item.
         """
+        address = plain(address)
         if op.space == "generic":
             result = self._nothing(op)
             for space, where, lanes in self._split(address, mask):
@@ -365,6 +411,8 @@ class MemoryUnit:
             offsets = self._checked_global(index, address, mask, op.width)
             self._event(index, op, "global", offsets + self.device.base, mask)
             target = self.device.bytes
+            if self.sums is not None and op.operation == "reduce":
+                target = self.sums.view(np.uint8)
         elif op.space == "shared":
             offsets = self._checked_shared(index, address, mask, op.width)
             self._event(index, op, "shared", offsets, mask)
@@ -414,6 +462,7 @@ class MemoryUnit:
         self, index: int, op: MemoryOp, address: Array, mask: Array | None, *values: Array
     ) -> tuple[Array, ...]:
         """An operation on asynchronous barriers: the words that arriving returns, or whether a phase is complete."""
+        address = plain(address)
         shape = (self.chunk.blocks, self.chunk.threads)
         if not self._anyone(mask):
             nothing = np.zeros((1, 1), u32)
@@ -429,6 +478,7 @@ class MemoryUnit:
 
     def waits(self, op: MemoryOp, address: Array, phase: Array, lanes: Array) -> Array:
         """The lanes of a check whose phase is not complete; places that are no barrier's are left to the check."""
+        address = plain(address)
         shape = (self.chunk.blocks, self.chunk.threads)
         lanes = np.broadcast_to(lanes, shape)
         offsets = np.broadcast_to(address.astype(i64), shape)
@@ -440,6 +490,7 @@ class MemoryUnit:
     # -- matrices and asynchronous copies --------------------------------------------------------------------------
     def _matrix_rows(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> tuple[Array, Array]:
         """Flat 4-byte word index of each lane's row, as (b, warps, 32); the exact mask in the event."""
+        address = plain(address)
         lanes = 8 * op.matrices
         used = (self.chunk.lane_ids < lanes) & self._exact(mask)
         offsets = self._checked_shared(index, address, used, op.width)
@@ -510,6 +561,7 @@ class MemoryUnit:
         self, index: int, op: MemoryOp, target: Array, origin: Array, mask: Array | None, condition: Array | None
     ) -> tuple[Array, Array, bool]:
         """Checks and both events of an asynchronous copy: (offsets read, offsets written, whether any lane reads)."""
+        target, origin = plain(target), plain(origin)
         reading = mask
         if condition is not None:
             reading = condition if mask is None else condition & mask

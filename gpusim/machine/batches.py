@@ -79,15 +79,25 @@ def _kind(program: Program, index: int) -> tuple[Any, ...] | None:
 
 
 def compute(function: Callable[..., Array], shape: tuple[int, int], *operands: Sequence[Array]) -> Any:
-    """``function`` of each instruction's operands; ``operands`` holds all first ones, all second ones and so on."""
+    """``function`` of each instruction's operands; ``operands`` holds all first ones, all second ones and so on.
+
+    They are float32 numbers or their bits.
+    """
     count = len(operands[0])
-    if any(value.shape != shape for values in operands for value in values):
-        return [function(*values) for values in zip(*operands, strict=True)]
     step = max(1, WORDS // (shape[0] * shape[1]))
-    if step >= count:
-        together = function(*(np.concatenate(values) for values in operands))
-        return together.reshape(count, *shape)
     found: list[Array] = []
     for first in range(0, count, step):
-        found.extend(compute(function, shape, *(values[first : first + step] for values in operands)))
+        values = operands if step >= count else [each[first : first + step] for each in operands]
+        found.extend(_together(function, shape, values))
     return found
+
+
+def _together(function: Callable[..., Array], shape: tuple[int, int], operands: Sequence[Sequence[Array]]) -> Any:
+    count = len(operands[0])
+    try:
+        joined = [np.concatenate(values) for values in operands]
+    except ValueError:  # of different widths
+        joined = []
+    if not joined or any(j.shape != (count * shape[0], shape[1]) for j in joined):
+        return [function(*(value.view(np.float32) for value in each)) for each in zip(*operands, strict=True)]
+    return function(*(j.view(np.float32) for j in joined)).reshape(count, *shape)

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpusim.machine.batches import SMALL
 from gpusim.machine.lanes import Lanes
+from gpusim.machine.outer import by_block
 
 Array = np.ndarray[Any, Any]
 u32 = np.uint32
@@ -81,8 +82,8 @@ class Chunk:
         self.special = dict(self._thread_special)
         for axis, values in parts.items():
             words = values.astype(u32)[:, None]
-            if bool((words == words[0, 0]).all()):
-                words = words[:1].copy()
+            same = bool((words == words[0, 0]).all())
+            words = words[:1].copy() if same else by_block(words)
             self.special[f"SR_CTAID.{axis}"] = words
         del self.special["SR_NTID"]
         for file in (self.R, self.UR):

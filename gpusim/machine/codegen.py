@@ -14,8 +14,9 @@ import numpy as np
 from gpusim.errors import UnsupportedError
 from gpusim.machine.batches import compute, schedule
 from gpusim.machine.chunk import ALWAYS, NEVER, ZERO
+from gpusim.machine.outer import pair
 from gpusim.sass.form import Alu, ControlOp, Dest, MemoryOp, Semantics, Source, WarpOp
-from gpusim.sass.numeric import SIGN32, high_word, low_word, pair, select
+from gpusim.sass.numeric import SIGN32, high_word, low_word, select
 from gpusim.sass.operands import Address, Constant, Immediate, Predicate, Register
 from gpusim.sass.program import BRANCH_OPCODES, BasicBlock, Program
 from gpusim.sass.slices import Slice
@@ -365,6 +366,8 @@ class BlockWriter:
         columns: list[str] = []
         for number in range(len(meanings[0].sources)):  # type: ignore[union-attr]
             values = [self.value(m.sources[number]) for m in meanings]  # type: ignore[union-attr]
+            if all(text.endswith(_VIEWS["f32"]) for text in values):  # read as numbers when they are side by side
+                values = [text.removesuffix(_VIEWS["f32"]) for text in values]
             columns.append(f"({', '.join(values)})")
         lines = [f"r = batch(fn{batch[0]}, s.shape, {', '.join(columns)})"]
         for number, meaning in enumerate(meanings):

@@ -16,7 +16,8 @@ import numpy as np
 from gpusim.errors import GpusimError, UsageError
 from gpusim.machine.box import BoxEngine, BoxWriter
 from gpusim.machine.box_memory import Restart, World
-from gpusim.machine.engine import Compiled, Engine, Tally, compile_program
+from gpusim.machine.compiled import Compiled, compile_program
+from gpusim.machine.engine import Engine, Tally
 from gpusim.machine.events import Access, Branch
 from gpusim.machine.symbolic import Split, Undecided
 from gpusim.sass.program import Program

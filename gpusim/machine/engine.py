@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
-from types import CodeType
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from gpusim import native
 from gpusim.errors import ExecutionError, UnsupportedError
 from gpusim.machine import mbarrier, parallel
 from gpusim.machine.access import MemoryUnit
 from gpusim.machine.barriers import COUNT_MASK, NUMBERS, PACKED_COUNT
 from gpusim.machine.chunk import Chunk
-from gpusim.machine.codegen import BlockWriter
+from gpusim.machine.compiled import Compiled
 from gpusim.machine.events import Access, Branch, Listener
 from gpusim.machine.flow import STEP, Flow
 from gpusim.machine.memory import DeviceMemory
 from gpusim.machine.runtime import Runtime, thread_name
 from gpusim.sass.form import ControlOp, MemoryOp
 from gpusim.sass.operands import Predicate
-from gpusim.sass.program import BasicBlock, Program
-from gpusim.sass.slices import Slice
+from gpusim.sass.program import BasicBlock
 
 Array = np.ndarray[Any, Any]
 
@@ -32,66 +33,30 @@ Array = np.ndarray[Any, Any]
 # processor's cache (2**20 words, 4 MiB).  Measured on two cores with 32 MiB of L3.
 CHUNK_WORDS = 1 << 20
 LEAST_CHUNK, MOST_CHUNK = 1 << 14, 1 << 16
+SHARED_CHUNK = 1 << 12  # threads of a chunk below which two take as long as one with both
 
 
 _BRANCHES = ("branch", "branch_any", "branch_divergent", "branch_convergent", "call")
 
 
+HELD_BYTES = 31 << 20
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Let glibc's malloc keep what NumPy's temporaries give back, instead of returning it to the system each time.
+
+    A page that comes back costs a page fault, for arrays of some hundred KiB several times what computing them does.
+    malloc maps a large block apart, and when the first of them is freed it takes that size (at most 32 MiB) as the new
+    limit from which to do so: mallopt(3), M_MMAP_THRESHOLD.  Nothing is touched, so no memory is used; other
+    allocators ignore it.
+    """
+    np.empty(HELD_BYTES, np.uint8)
+
+
 def chunk_size(registers: int) -> int:
     """Threads a chunk, for a kernel with this many registers a thread."""
     return max(LEAST_CHUNK, min(MOST_CHUNK, CHUNK_WORDS // max(1, registers)))
-
-
-@dataclass
-class Compiled:
-    """A program's block functions as code, to be bound to a launch's constants; ``slice``: of what counters need."""
-
-    program: Program
-    code: CodeType
-    names: dict[str, Any]
-    constants: set[tuple[int, int]]
-    slice: Slice | None = None
-
-
-def compile_program(
-    program: Program, part: Slice | None = None, writer_type: type[BlockWriter] = BlockWriter
-) -> Compiled:
-    """Write and compile the block functions (and the expressions that control operations read).
-
-    ``part``: compute only what this slice needs, and of other accesses only the events.
-    """
-    writer = writer_type(program, part)
-    text = writer.text()
-    extra: list[str] = []
-    for block in program.blocks:
-        extra += _look(program, block, writer)
-        if block.control is None:
-            continue
-        instruction = program.instructions[block.last]
-        tests: list[Predicate] = list(block.control.condition)
-        if instruction.guard is not None:
-            tests.insert(0, instruction.guard)
-        if tests:
-            joined = " & ".join(f"({writer.predicate(t)})" for t in tests)
-            extra.append(f"def test{block.number}(s):\n R = s.R; UR = s.UR; P = s.P; UP = s.UP\n return {joined}")
-        if block.control.sources:
-            values = ", ".join(writer.value(s) for s in block.control.sources)
-            extra.append(f"def read{block.number}(s):\n R = s.R; UR = s.UR; P = s.P; UP = s.UP\n return ({values},)")
-    text += "\n".join(extra) + "\n"
-    return Compiled(program, compile(text, "<sass>", "exec"), writer.names, writer.constants, part)
-
-
-def _look(program: Program, block: BasicBlock, writer: BlockWriter) -> list[str]:
-    """Of a block that starts with a look at an asynchronous barrier: a function that reads its operands."""
-    meaning, instruction = program.meanings[block.first], program.instructions[block.first]
-    if not (isinstance(meaning, MemoryOp) and meaning.is_wait):
-        return []
-    place = writer.address(meaning.address, meaning.wide, meaning.space)
-    guard = "ALWAYS" if instruction.guard is None else writer.predicate(instruction.guard)
-    return [
-        f"def look{block.number}(s):\n R = s.R; UR = s.UR; P = s.P; UP = s.UP\n"
-        f" return {place}, {writer.value(meaning.sources[0])}, {guard}"
-    ]
 
 
 @dataclass
@@ -133,7 +98,8 @@ class Engine:
         self.flow = Flow(self.chunk)
         self.memory = self._new_memory()
         self.total_blocks = grid[0] * grid[1] * grid[2]
-        self.chunk_blocks = max(1, min(self.total_blocks, chunk_threads // self.chunk.threads))
+        self.chunk_blocks = self._blocks_a_chunk(chunk_threads)
+        self.sharing: parallel.Sharing | None = None
         self._bind()
         count = len(self.program.blocks)
         self.block_warps = [0] * count
@@ -144,6 +110,12 @@ class Engine:
         self, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int, local_bytes: int
     ) -> Chunk:
         return Chunk(grid, block, shared_bytes, local_bytes)
+
+    def _blocks_a_chunk(self, most: int) -> int:
+        """Half of the grid, so that two processes can share it, within a least and the most number of threads."""
+        threads = self.chunk.threads
+        half = -(-self.total_blocks // 2) * threads
+        return max(1, min(self.total_blocks, min(most, max(half, SHARED_CHUNK)) // threads))
 
     def _new_memory(self) -> Any:
         return MemoryUnit(self.chunk, self.device, self.shared_start, self._access, self._describe)
@@ -226,38 +198,53 @@ class Engine:
 
         ``numbers``: only the blocks with these linear numbers (int64, ascending).
         """
+        keep_freed_memory()
+        if native.wanted_at_once():
+            native.load()
+        before = time.perf_counter()
         total = self.total_blocks if numbers is None else len(numbers)
-        if total == 0:
-            return self.tally()
-        starts = range(0, total, self.chunk_blocks)
-        pieces = [(k, min(k + self.chunk_blocks, total)) for k in starts]
+        ends = [*range(0, total, self.chunk_blocks), total]
+        try:
+            self._run(
+                [np.arange(a, b) if numbers is None else numbers[a:b] for a, b in pairwise(ends)], progress, total
+            )
+        finally:
+            native.spent(time.perf_counter() - before)
+        return self.tally()
 
-        def blocks(piece: tuple[int, int]) -> Array:
-            return np.arange(*piece) if numbers is None else numbers[slice(*piece)]
+    def _run(self, pieces: list[Array], progress: Callable[[int, int], None] | None, total: int) -> None:
+        """Execute chunks, given as the numbers of their blocks."""
+        ends = np.cumsum([len(piece) for piece in pieces]).tolist()
 
-        def tell(done: int) -> None:
+        def tell(position: int) -> None:
             if progress is not None:
-                progress(done, total)
+                progress(ends[position], total)
 
         with np.errstate(all="ignore"):
-            before = time.perf_counter()
-            processes = min(self._processes(), len(pieces) - 1)
-            watch = parallel.Watch(self.device)
-            with self.heard_by(watch) if processes > 1 else nullcontext():
-                self.run_chunk(blocks(pieces[0]))
-            tell(pieces[0][1])
-            if processes > 1 and (time.perf_counter() - before) * (len(pieces) - 1) > parallel.WORTH:
+            processes = min(self._processes(), len(pieces))
+            if processes > 1:
                 try:
-                    rest = [blocks(piece) for piece in pieces[1:]]
-                    parallel.run_apart(self, rest, processes, watch, lambda k: tell(pieces[k * processes][1]))
-                    return self.tally()
+                    self._run_shared(parallel.Sharing(self, pieces, processes), tell)
+                    return
                 except parallel.Conflict:
                     self._begin_anew()
-                    self.run_chunk(blocks(pieces[0]))
-            for piece in pieces[1:]:
-                self.run_chunk(blocks(piece))
-                tell(piece[1])
-        return self.tally()
+            for position, piece in enumerate(pieces):
+                self.run_chunk(piece)
+                tell(position)
+
+    def _run_shared(self, sharing: parallel.Sharing, tell: Callable[[int], None]) -> None:
+        """Execute chunks as long as no other process has got them.  Raises Conflict."""
+        self.sharing = sharing
+        try:
+            with self.heard_by(sharing.watches[0]):
+                while sharing.position < sharing.mine:
+                    self.run_chunk(sharing.pieces[sharing.position])
+                    tell(sharing.position)
+                    sharing.position += 1
+            sharing.finish()
+        finally:
+            self.sharing = None
+            sharing.close()
 
     def run_chunk(self, numbers: Array) -> None:
         """Execute the blocks with these linear numbers."""
@@ -327,6 +314,8 @@ class Engine:
         address: int | None = self.program.instructions[0].address
         functions, warps, lanes = self.functions, self.block_warps, self.block_lanes
         while address is not None:
+            if self.sharing is not None and self.sharing.open:
+                self.sharing.poll()
             entry = functions.get(address)
             if entry is None:
                 raise ExecutionError(f"control reached {address:#x}, which is no instruction of the kernel")

@@ -7,12 +7,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gpusim.machine.outer import plain
 from gpusim.sass.form import MemoryOp
 
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Access:
     """One memory instruction executed by the active warps of a chunk.
 
@@ -29,7 +30,7 @@ class Access:
     index: int
     op: MemoryOp
     space: str
-    addresses: Array
+    places: Any  # the addresses, as an array or a sum of one part a block and one a thread
     mask: Array | None
     active: Array | None
     first_block: int
@@ -38,6 +39,11 @@ class Access:
     origin: Array | None = None
     reading: Array | None = None
     numbers: Array | None = None  # the blocks' linear numbers where they do not follow one another
+
+    @property
+    def addresses(self) -> Array:
+        """The addresses as an array."""
+        return plain(self.places)
 
     def rows(self) -> tuple[Array, Array, int]:
         """(addresses (n, 32), mask (n, 32), how many times these warps repeat)."""

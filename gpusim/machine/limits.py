@@ -136,11 +136,12 @@ class Occupancy:
         return " and ".join(name for name, value in named.items() if value == least)
 
 
-def _carveout(limits: Limits, warps: int, others: int, used: int, shared: int) -> int:
+def _carveout(limits: Limits, warps: int, others: int, used: int, shared: int, by_barriers: int) -> int:
     """Bytes of shared memory that the driver configures an SM with, for blocks of ``warps``.
 
     ``others``: resident blocks that everything but shared memory allows.  Room for twice as many blocks is made as long
-    as that leaves about half of the L1 data cache.  Read off launches on an H200 (driver 580.159.04, recording
+    as that leaves about half of the L1 data cache, but not for more than the barriers allow (``by_barriers``; from
+    recording ``h200_barriers``).  Read off launches on an H200 (driver 580.159.04, recording
     ``h200_carveout``); on other architectures an extrapolation.  That blocks of four warps with the least shared memory
     get 32 KiB, where twice as many blocks would need 36 KiB, is recorded and not understood.
     """
@@ -150,9 +151,9 @@ def _carveout(limits: Limits, warps: int, others: int, used: int, shared: int) -
 
     if not shared and limits.shared_reserved:
         small = 8 * KIB if others == 1 or warps >= 24 else 16 * KIB if warps >= 16 else 32 * KIB
-        return least(small)
+        return least(min(small, by_barriers * used))
     fitting = min(others, limits.carveouts[-1] // used) if used else others
-    hoped = others if others == 1 or warps == 32 else min(2 * others, limits.blocks)
+    hoped = others if others == 1 or warps == 32 else min(2 * others, limits.blocks, by_barriers)
     generous = min(least(hoped * used), least(limits.shared_per_sm * 9 // 16))
     if limits.shared_reserved and warps == 4 and used == limits.shared_reserved + limits.shared_unit:
         generous = min(generous, least(32 * KIB))
@@ -172,7 +173,7 @@ def occupancy(arch: int, threads: int, registers: int, shared: int, barriers: in
     used = -(-(shared + limits.shared_reserved) // limits.shared_unit) * limits.shared_unit
     by_barriers = limits.blocks if barriers <= 1 else limits.barriers * 2 // barriers
     others = min(by_warps, limits.blocks, by_registers, by_barriers)
-    carveout = _carveout(limits, warps, others, used, shared)
+    carveout = _carveout(limits, warps, others, used, shared, by_barriers)
     by_shared = limits.blocks if used == 0 else carveout // used
     blocks = min(others, by_shared)
     return Occupancy(

@@ -2,7 +2,11 @@
 
 Blocks are independent until they share global memory.  Each process gets a contiguous part of the grid and notes which
 words it reads and writes; if a word that one writes is read or written by another, the launch is executed anew in one
-process, in order of the blocks.  Kernels with atomic operations on global memory are always executed in order.
+process, in order of the blocks.  Integers that are added without asking for what was there (RED) are added up by each
+process for itself.  Kernels with other atomic operations on global memory are always executed in order.
+
+A launch begins in one process and is shared while it runs: when it has taken so long that starting processes is worth
+it, they get chunks that have not been begun.  Which blocks make a chunk does not depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -11,9 +15,10 @@ import mmap
 import os
 import pickle
 import sys
+import time
 import warnings
-from collections.abc import Callable, Iterable
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +26,7 @@ import numpy as np
 from gpusim.errors import ExecutionError, GpusimError
 from gpusim.machine.events import Access, Branch
 from gpusim.machine.memory import DeviceMemory
+from gpusim.machine.outer import least_and_most, plain
 from gpusim.sass.form import ControlOp, MemoryOp
 from gpusim.sass.program import Program
 
@@ -30,7 +36,11 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 WORKERS_VARIABLE = "GPUSIM_WORKERS"
 MOST_WORKERS = 8
-WORTH = 0.3  # seconds of work that are left when it pays to start processes
+# Seconds after which a launch is shared if as many are left, and how many more for each byte of device memory, whose
+# pages each process is given one by one.  Measured.
+START, START_A_BYTE = 0.06, 2.5e-10
+KEPT = 8  # arrays of offsets that are kept of an instruction
+SLAB = 1 << 20  # words that are compared at once
 LARGEST_MEMORY = 1 << 30  # bytes of device memory up to which every word of it is watched
 
 
@@ -49,95 +59,183 @@ def workers() -> int:
 
 
 def separable(program: Program) -> bool:
-    """Whether parts of a grid may be executed apart from each other: no atomics in global memory, no calls outside."""
+    """Whether parts of a grid may be executed apart from each other: no calls outside, no atomics in global memory but
+    additions of integers without a result."""
     for meaning in program.meanings:
         if isinstance(meaning, ControlOp) and meaning.kind == "call_register":
             return False
         if isinstance(meaning, MemoryOp) and meaning.operation in ("atomic", "reduce") and meaning.space != "shared":
-            return False
+            adds = (meaning.operation, meaning.space, meaning.atomic) == ("reduce", "global", "add")
+            if not adds or meaning.element not in ("u32", "i32") or meaning.vector > 1:
+                return False
     return True
 
 
+class Words:
+    """Words of device memory: one truth value each, and the least and the greatest that is set (inclusive)."""
+
+    def __init__(self, count: int) -> None:
+        self.set: Array = np.frombuffer(mmap.mmap(-1, count), np.bool_)
+        self.low, self.high = count, -1
+
+    def note(self, places: Array, width: int) -> None:
+        """Set the words of accesses of ``width`` bytes at these byte offsets."""
+        first = plain(places) >> 2
+        self.low = min(self.low, int(first.min()))
+        for word in range(max(1, width // 4)):
+            self.set[first + word if word else first] = True
+        self.high = max(self.high, int(first.max()) + max(1, width // 4) - 1)
+
+    def meets(self, other: Words) -> bool:
+        """Whether any word is set in both."""
+        for low in range(max(self.low, other.low), min(self.high, other.high) + 1, SLAB):
+            high = min(low + SLAB, self.high + 1, other.high + 1)
+            if (self.set[low:high] & other.set[low:high]).any():
+                return True
+        return False
+
+    def within(self, low: int, high: int) -> bool:
+        """Whether any word from ``low`` to ``high`` (inclusive) is set."""
+        low, high = max(low, self.low), min(high, self.high)
+        return low <= high and bool(self.set[low : high + 1].any())
+
+
+@dataclass
+class _Loads:
+    """What one instruction read in buffers that were not written: byte offsets, and their range."""
+
+    width: int
+    low: int
+    high: int
+    kept: list[Array] | None  # None once there were many
+
+
 class Watch:
-    """A listener that notes the words of global memory that are written, and read where they may be written."""
+    """A listener that notes the words of global memory that are written, and read in buffers that are written.
 
-    def __init__(self, device: DeviceMemory) -> None:
+    Of an instruction that reads in other buffers it keeps the words of its first accesses, since a buffer may turn out
+    to be written, and if there are more, their range, since mostly none is.
+    """
+
+    def __init__(self, device: DeviceMemory, written: set[int] | None = None) -> None:
         self.device = device
-        self.written: set[int] = set()  # numbers of buffers
-        self.writes: Array | None = None
-        self.reads: Array | None = None
-        self.surprise = False  # a buffer was written that was not when the parts were made
-
-    def begin(self) -> None:
-        """Start to note words."""
-        words = self.device.bytes.nbytes // 4
-        self.writes = np.frombuffer(mmap.mmap(-1, words), np.bool_)
-        self.reads = np.frombuffer(mmap.mmap(-1, words), np.bool_)
+        self.written = set(written or ())  # numbers of buffers
+        count = device.bytes.nbytes // 4
+        self.writes, self.reads, self.added = Words(count), Words(count), Words(count)
+        # what a process adds to each word, if it is not the one that started the launch
+        self.sums: Array = np.frombuffer(mmap.mmap(-1, 4 * count), np.uint32)
+        self.loads: dict[int, _Loads] = {}  # by instruction
+        self.ranges: list[tuple[int, int]] = []  # words
 
     def access(self, event: Access) -> None:
         if event.space != "global" or (event.mask is not None and not event.mask.any()):
             return
-        stores = event.op.operation == "store"
-        if not stores and (self.reads is None or not self.written):
-            return
-        addresses = event.addresses
-        number = self.device.find(int(addresses.flat[0]), int(addresses.flat[0]))
-        if number is None:
-            return
-        if stores and number not in self.written:
-            self.surprise = self.writes is not None
-            self.written.add(number)
-        words = self.writes if stores else self.reads
-        if words is None or number not in self.written:
-            return
+        places = event.places - self.device.base
         if event.mask is not None:
-            shape = np.broadcast_shapes(addresses.shape, event.mask.shape)
-            addresses = np.broadcast_to(addresses, shape)[np.broadcast_to(event.mask, shape)]
-        places = (addresses - self.device.base) >> 2
-        for word in range(max(1, event.op.width // 4)):
-            words[places + word if word else places] = True
+            shape = np.broadcast_shapes(places.shape, event.mask.shape)
+            places = np.broadcast_to(places, shape)[np.broadcast_to(event.mask, shape)]
+        low, high = least_and_most(places)
+        high += event.op.width - 1
+        buffers = self.device.between(low + self.device.base, high + self.device.base)
+        if event.op.operation == "store":
+            self.written.update(buffers)
+            self.writes.note(places, event.op.width)
+        elif event.op.operation == "reduce":
+            self.written.update(buffers)
+            self.added.note(places, event.op.width)
+        elif not self.written.isdisjoint(buffers):
+            self.reads.note(places, event.op.width)
+        else:
+            loads = self.loads.setdefault(event.index, _Loads(event.op.width, low, high, []))
+            loads.low, loads.high = min(loads.low, low), max(loads.high, high)
+            if loads.kept is not None:
+                loads.kept = [*loads.kept, places] if len(loads.kept) < KEPT else None
 
     def branch(self, event: Branch) -> None:
         """Branches access nothing."""
 
+    def settle(self) -> tuple[Any, ...]:
+        """Work out what was kept; returns what the process that started this one needs besides the shared words."""
+        for loads in self.loads.values():
+            if loads.kept is None:
+                self.ranges.append((loads.low >> 2, loads.high >> 2))
+            else:
+                for places in loads.kept:
+                    self.reads.note(places, loads.width)
+        self.loads.clear()
+        return [(words.low, words.high) for words in (self.writes, self.reads, self.added)], self.ranges
 
-def _overlap(watches: Iterable[Watch]) -> bool:
-    writes: Array | None = None
-    reads: Array | None = None
-    for watch in watches:
-        assert watch.writes is not None and watch.reads is not None
-        if writes is None or reads is None:
-            writes, reads = watch.writes.copy(), watch.reads.copy()
-            continue
-        if (writes & watch.writes).any() or (writes & watch.reads).any() or (reads & watch.writes).any():
+    def take(self, settled: tuple[Any, ...]) -> None:
+        """Take over what :meth:`settle` returned in another process."""
+        ends, self.ranges = settled
+        for words, (low, high) in zip((self.writes, self.reads, self.added), ends, strict=True):
+            words.low, words.high = low, high
+
+    def conflicts(self, other: Watch) -> bool:
+        """Whether one may have written what the other read or wrote, or added to it."""
+        if self.writes.meets(other.writes):
             return True
-        writes |= watch.writes
-        reads |= watch.reads
-    return False
+        return self._disturbs(other) or other._disturbs(self)
+
+    def _disturbs(self, other: Watch) -> bool:
+        """Whether this one wrote or added where the other read, or added where it wrote."""
+        if self.writes.meets(other.reads) or self.added.meets(other.reads) or self.added.meets(other.writes):
+            return True
+        return any(self.writes.within(*ends) or self.added.within(*ends) for ends in other.ranges)
+
+    @property
+    def uses_sums(self) -> bool:
+        """Whether words that were added to are also read or written, which needs them to be there."""
+        if self.added.meets(self.reads) or self.added.meets(self.writes):
+            return True
+        return any(self.added.within(*ends) for ends in self.ranges)
+
+    def add_up(self) -> None:
+        """Add what was added in another process."""
+        low, end = self.added.low, self.added.high + 1
+        if low < end:
+            self.device.words32[low:end] += self.sums[low:end]
 
 
-def run_apart(engine: Engine, pieces: list[Array], processes: int, watch: Watch, done: Callable[[int], None]) -> None:
-    """Run chunks (arrays of block numbers) in several processes and take over their counters.
+class Sharing:
+    """A launch that several processes may come to share.
 
-    ``done(k)`` is told of every chunk finished here.  Raises Conflict, or the first error in order of the blocks.
+    ``pieces``: its chunks (arrays of block numbers), of which this process executes those before ``mine`` in order and
+    sets ``position`` to the one that it is at; ``processes``: how many may take part.
     """
-    bounds = np.linspace(0, len(pieces), processes + 1).astype(int)
-    parts = [pieces[a:b] for a, b in pairwise(bounds) if b > a]
-    watches = [Watch(engine.device) for _ in parts]
-    for each in watches:
-        each.written |= watch.written
-        each.begin()
-    children = []
-    try:
-        for number in range(1, len(parts)):
-            children.append(_start(engine, parts[number], watches[number]))
-        with engine.heard_by(watches[0]):
-            for count, piece in enumerate(parts[0], 1):
-                engine.run_chunk(piece)
-                done(count)
-        surprise = watches[0].surprise
-        while children:
-            process, stream = children.pop(0)
+
+    def __init__(self, engine: Engine, pieces: list[Array], processes: int) -> None:
+        self.engine, self.pieces, self.processes = engine, pieces, processes
+        self.position, self.mine = 0, len(pieces)
+        self.watches = [Watch(engine.device)]
+        self.cost = START + engine.device.total * START_A_BYTE
+        self.started = time.perf_counter()
+        self.children: list[tuple[int, int]] = []
+        self.open = True  # not decided yet
+
+    def poll(self) -> None:
+        """Share the launch, if it is time; called between basic blocks."""
+        taken = time.perf_counter() - self.started
+        if taken < self.cost:
+            return
+        self.open = False
+        count = len(self.pieces) - self.position
+        if count > 1 and (not self.position or taken / self.position * count >= self.cost):
+            self._share(count)
+
+    def _share(self, count: int) -> None:
+        """Give the chunks that have not been begun to processes of their own; the present one stays here."""
+        processes = min(self.processes, count)
+        bounds = self.position + np.linspace(0, count, processes + 1).astype(int)
+        self.mine = int(bounds[1])
+        for first, end in pairwise(bounds[1:]):
+            self.watches.append(Watch(self.engine.device, self.watches[0].written))
+            self.children.append(_start(self.engine, self.pieces[first:end], self.watches[0], self.watches[-1]))
+
+    def finish(self) -> None:
+        """Take over the processes' counters.  Raises Conflict, or the first error in order of the blocks."""
+        for watch in self.watches[1:]:
+            process, stream = self.children.pop(0)
             with os.fdopen(stream, "rb") as pipe:
                 answer = pipe.read()
             os.waitpid(process, 0)
@@ -146,19 +244,30 @@ def run_apart(engine: Engine, pieces: list[Array], processes: int, watch: Watch,
             what, content = pickle.loads(answer)
             if what == "error":
                 raise content
-            surprise |= content["surprise"]
-            engine.merge(content)
-    finally:
-        for process, stream in children:
+            watch.take(content["watch"])
+            self.engine.merge(content)
+        self.watches[0].settle()
+        if any(watch.uses_sums for watch in self.watches[1:]):
+            raise Conflict
+        if any(one.conflicts(other) for one, other in combinations(self.watches, 2)):
+            raise Conflict
+        for watch in self.watches[1:]:
+            watch.add_up()
+
+    def close(self) -> None:
+        """End what still runs."""
+        for process, stream in self.children:
             os.close(stream)
             os.kill(process, 9)
             os.waitpid(process, 0)
-    if surprise or _overlap(watches):
-        raise Conflict
+        self.children.clear()
 
 
-def _start(engine: Engine, pieces: list[Array], watch: Watch) -> tuple[int, int]:
-    """Fork a process that executes ``pieces``; returns its number and where it writes its answer."""
+def _start(engine: Engine, pieces: list[Array], before: Watch, watch: Watch) -> tuple[int, int]:
+    """Fork a process that executes ``pieces`` and listens with ``watch`` in place of the one ``before``.
+
+    Returns its number and where it writes its answer.
+    """
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # threads of NumPy's, which the child does not use
@@ -169,12 +278,14 @@ def _start(engine: Engine, pieces: list[Array], watch: Watch) -> tuple[int, int]
     code = 1
     try:
         os.close(reading)
+        engine.sharing, engine.memory.sums = None, watch.sums
+        engine.listeners = tuple(each for each in engine.listeners if each is not before)
         engine.begin_part()
         try:
             with engine.heard_by(watch):
                 for piece in pieces:
                     engine.run_chunk(piece)
-            answer: tuple[str, Any] = ("done", engine.part() | {"surprise": watch.surprise})
+            answer: tuple[str, Any] = ("done", engine.part() | {"watch": watch.settle()})
         except GpusimError as error:
             answer = ("error", error)
         with os.fdopen(writing, "wb") as pipe:

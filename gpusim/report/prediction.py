@@ -8,8 +8,8 @@ from rich.table import Column
 from rich.text import Text
 
 from gpusim.report.terminal import Terminal
+from gpusim.timing import profiles
 from gpusim.timing.predict import Prediction
-from gpusim.timing.profile import load
 
 WIDEST_BAR = 40
 LEAST_SHARE = 0.005  # smaller ones are left out
@@ -45,6 +45,11 @@ def volume(size: float) -> str:
     return f"{size:,.0f} B"
 
 
+def device_title(name: str) -> str:
+    """The device of a profile; of one from a file its name."""
+    return profiles.load(name).device if name in profiles.names() else name
+
+
 def total(predictions: Sequence[Prediction]) -> float:
     """Milliseconds of all launches, one after the other."""
     return sum(p.milliseconds for p in predictions)
@@ -60,7 +65,7 @@ def sentence(predictions: Sequence[Prediction]) -> str:
     worst = slowest(predictions)
     several = f"; {len(predictions)} launches" if len(predictions) > 1 else ""
     return (
-        f"time: {duration(total(predictions))} on {load(worst.device).device}, limited by {worst.limiter} "
+        f"time: {duration(total(predictions))} on {device_title(worst.device)}, limited by {worst.limiter} "
         f"(modelled, {CACHES[worst.cache]}{several})"
     )
 

@@ -76,6 +76,11 @@ class Terminal:
         """A paragraph."""
         self._print(Padding(Text(words, style=style), (0, 0, 0, indent)))
 
+    def line(self, words: Text) -> None:
+        """A line that is not wrapped or filled up."""
+        words.no_wrap, words.overflow = True, "ignore"
+        self._print(words)
+
     def _print(self, what: RenderableType) -> None:
         """Print; into a file or pipe without the blanks that fill lines up."""
         if self.console.is_terminal:
@@ -100,10 +105,7 @@ class Terminal:
         """The kernels of one family, with the sizes of their problems."""
         self.table(
             [Column("name", no_wrap=True), _words("shows"), Column("sizes", no_wrap=True, style="dim")],
-            [
-                (case.name + (" *" if case.wrong else ""), case.title, ", ".join(map(_size, case.sizes)))
-                for case in cases
-            ],
+            [(case.name + _mark(case), case.title, ", ".join(map(_size, case.sizes))) for case in cases],
         )
 
     def coverage(self, rows: Sequence[tuple[str, int, int]]) -> None:
@@ -331,6 +333,11 @@ def _shape(shape: tuple[int, int, int], total: str) -> str:
     while len(parts) > 1 and parts[-1] == 1:
         parts.pop()
     return total if len(parts) == 1 else f"{' x '.join(f'{part:,}' for part in parts)} = {total}"
+
+
+def _mark(case: Case) -> str:
+    """What is special about a case in the catalogue's list."""
+    return " *" if case.wrong else " +" if case.needs_gpu else ""
 
 
 def _size(size: int) -> str:

@@ -20,6 +20,7 @@ from gpusim.sass.numeric import (
     f32,
     flush,
     fma32,
+    fused_bits,
     mul32,
     saturate,
     u32,
@@ -93,6 +94,9 @@ def float_multiply_add(form: Form) -> Semantics:
     form.dest()
     for _ in range(3):
         form.source("f32")
+
+    if mode == "RN" and not ftz and not sat:
+        return form.alu(fused_bits, monotone="always")
 
     def compute(a: Array, b: Array, c: Array) -> Array:
         if ftz:

@@ -77,14 +77,17 @@ def root(x: Array) -> Array:
 
 def power_of_two(x: Array) -> Array:
     """2**x: x becomes a fixed-point number with 23 fractional bits; a negative one its one's complement."""
-    wide = np.clip(np.nan_to_num(flush(x).astype(f64)), -300, 300)
-    fixed = np.floor(np.abs(wide) * MANTISSAS)
-    whole = np.mod(fixed, MANTISSAS) == 0
-    doubled = np.where(wide < 0, np.where(whole, -2 * fixed, -2 * fixed - 1), 2 * fixed).astype(i64)
+    wide = np.clip(np.where(x == x, flush(x), f32(0)).astype(f64), -300, 300)
+    fixed = (np.abs(wide) * MANTISSAS).astype(i64)
+    doubled = 2 * fixed
+    negative = wide < 0
+    if negative.any():
+        doubled = np.where(negative, -doubled - ((fixed & (MANTISSAS - 1)) != 0), doubled)
     fraction = doubled & (2 * MANTISSAS - 1)
     size = _corrected(np.exp2(fraction / (2 * MANTISSAS)), _table("ex2")[fraction])
-    result = flush(np.ldexp(size, doubled >> 24).astype(f32))
-    return np.where(np.isnan(x), f32(np.nan), result)
+    scale = (((doubled >> 24) + 1023) << 52).view(f64)
+    result = flush((size * scale).astype(f32))
+    return np.where(x == x, result, f32(np.nan))
 
 
 def logarithm(x: Array) -> Array:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from gpusim.native import Loops
+
 u32, i32, f32 = np.uint32, np.int32, np.float32
 u64, i64, f64 = np.uint64, np.int64, np.float64
 Array = np.ndarray[Any, Any]
@@ -18,7 +20,7 @@ QUIET64 = u64(1 << 51)
 CANONICAL_NAN = u32(0x7FFFFFFF)
 ONE64 = u64(1)
 MASK32 = u64(0xFFFFFFFF)
-SMALLEST_NORMAL32 = f32(2.0**-126)
+SMALLEST_NORMAL32, TWICE_NORMAL32 = f32(2.0**-126), f32(2.0**-125)
 
 
 def pair(low: Array, high: Array) -> Array:
@@ -38,7 +40,30 @@ def select(mask: Array, yes: Array, no: Array) -> Array:
     """np.where that keeps the smaller shape when the mask is one value."""
     if mask.size == 1:
         return yes if mask.item() else no
+    if mask.shape[0] == 1 and max(yes.size, no.size) > FEW:
+        columns = _progression(mask[0])
+        if columns is not None:
+            shape = np.broadcast_shapes(mask.shape, yes.shape, no.shape)
+            result: Array = np.empty(shape, np.result_type(yes, no))
+            result[...] = no
+            result[:, columns] = yes[:, columns] if yes.shape[1] > 1 else yes
+            return result
     return np.where(mask, yes, no)
+
+
+FEW = 4096  # elements from which on slices are faster than masks
+
+
+def _progression(mask: Array) -> slice | None:
+    """The set places of a row as a slice, if they are equally far apart."""
+    places = np.flatnonzero(mask)
+    if len(places) < 2:
+        return slice(places[0], places[0] + 1) if len(places) else slice(0, 0)
+    first, last = int(places[0]), int(places[-1])
+    step = int(places[1]) - first
+    if first + step * (len(places) - 1) != last or (step > 1 and bool((np.diff(places) != step).any())):
+        return None
+    return slice(first, last + 1, step)
 
 
 def shift_left(value: Array, amount: Array) -> Array:
@@ -150,6 +175,26 @@ def _zero_sign(total: Array, a: Array, b: Array, mode: str) -> Array:
     return np.where((total == 0) & (np.signbit(a) != np.signbit(b)), np.copysign(total, -1.0), total)
 
 
+def _directed_sum(a: Array, b: Array, mode: str) -> Array:
+    """a + b (float64) as float32 under RZ, RM or RP.
+
+    Which of two neighbours it is, the sum rounded to float64 tells, unless that is a float32: then its error does.
+    """
+    total = _zero_sign(a + b, a, b, mode)
+    nearest = total.astype(f32)
+    back = nearest.astype(f64)
+    step = np.abs(back) > np.abs(total) if mode == "RZ" else back > total if mode == "RM" else back < total
+    same = (back == total) & np.isfinite(total) & (total != 0)
+    if same.any():
+        first, second = (np.broadcast_to(x, total.shape)[same] for x in (a, b))
+        error = two_sum(first, second)[1]
+        beyond = error * np.sign(total[same]) < 0 if mode == "RZ" else error < 0 if mode == "RM" else error > 0
+        step = np.array(np.broadcast_to(step, total.shape))
+        step[same] = beyond
+    target = f32(0) if mode == "RZ" else f32(-np.inf) if mode == "RM" else f32(np.inf)
+    return np.where(step & np.isfinite(total), np.nextafter(nearest, target), nearest)
+
+
 def fma32(a: Array, b: Array, c: Array, mode: str = "RN") -> Array:
     """float32 a*b+c with a single rounding.
 
@@ -158,25 +203,45 @@ def fma32(a: Array, b: Array, c: Array, mode: str = "RN") -> Array:
     """
     product = np.multiply(a, b, dtype=f64)
     if mode != "RN":
-        wide_c = c.astype(f64)
-        total = _zero_sign(sum_to_odd(product, wide_c), product, wide_c, mode)
-        return round_f64_to_f32(total, mode)
+        return _directed_sum(product, c.astype(f64), mode)
     total = np.add(product, c, dtype=f64)
     result = total.astype(f32)
-    doubtful = (total.view(u64) & u64(0x1FFFFFFF)) == u64(0x10000000)
-    doubtful |= np.abs(total) < 2.0**-125
-    if doubtful.any():
-        addend = np.broadcast_to(c, total.shape)[doubtful].astype(f64)
-        result[doubtful] = sum_to_odd(np.broadcast_to(product, total.shape)[doubtful], addend).astype(f32)
+    tie = (total.view(u64) & u64(0x1FFFFFFF)) == u64(0x10000000)
+    if tie.any():
+        _settle(result, product, c, tie)
+    small = np.abs(result) <= TWICE_NORMAL32
+    if small.any():
+        small &= total != 0  # a float64 sum of 0 is exact
+        if small.any():
+            _settle(result, product, c, small)
     return result
+
+
+def _settle(result: Array, a: Array, b: Array, where: Array) -> None:
+    """Round a + b (a float64) to float32 once, at some places of the result."""
+    places = np.flatnonzero(where)
+    terms = (x if x.shape == where.shape else np.broadcast_to(x, where.shape) for x in (a, b))
+    first, second = (x.take(places).astype(f64) for x in terms)
+    np.put(result, places, sum_to_odd(first, second).astype(f32))
+
+
+def fused_bits(a: Array, b: Array, c: Array) -> Array:
+    """Bits of a*b+c with a single rounding to nearest, NaN made canonical."""
+    loop = Loops.fused
+    if loop is None or not all(isinstance(x, np.ndarray) for x in (a, b, c)):
+        return canonical(fma32(a, b, c))
+    shape = np.broadcast_shapes(a.shape, b.shape, c.shape)
+    a, b, c = (np.ascontiguousarray(x if x.shape == shape else np.broadcast_to(x, shape)) for x in (a, b, c))
+    bits: Array = np.empty(shape, u32)
+    loop(a.reshape(-1), b.reshape(-1), c.reshape(-1), bits.reshape(-1))
+    return bits
 
 
 def add32(a: Array, b: Array, mode: str = "RN") -> Array:
     """float32 sum under a rounding mode."""
     if mode == "RN":
         return a + b
-    wide_a, wide_b = a.astype(f64), b.astype(f64)
-    return round_f64_to_f32(_zero_sign(sum_to_odd(wide_a, wide_b), wide_a, wide_b, mode), mode)
+    return _directed_sum(a.astype(f64), b.astype(f64), mode)
 
 
 def mul32(a: Array, b: Array, mode: str = "RN") -> Array:

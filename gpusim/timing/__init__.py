@@ -1,0 +1,1 @@
+"""Predicting time: device profiles, and what is computed with them."""

@@ -19,8 +19,8 @@ import numpy as np
 
 from gpusim.result import InstructionCounts, Result
 from gpusim.timing import codes, pipeline
+from gpusim.timing.model import Model
 from gpusim.timing.predict import STALLS, UNITS, Prediction, confidence_of, limiter_of
-from gpusim.timing.profile import Profile
 from gpusim.timing.streams import Streams
 from gpusim.timing.tracing import follow, sharing
 
@@ -65,7 +65,7 @@ def bounded(
     block: Any,
     args: Sequence[Any],
     shared_bytes: int,
-    profile: Profile,
+    profile: Model,
     cache: str,
     notes: tuple[str, ...] = (),
     result: Result | None = None,
@@ -93,7 +93,7 @@ def followed(ready: Any, sms: int) -> pipeline.Followed:
 
 
 def from_counts(
-    seen: pipeline.Followed, result: Result, profile: Profile, cache: str, notes: tuple[str, ...] = ()
+    seen: pipeline.Followed, result: Result, profile: Model, cache: str, notes: tuple[str, ...] = ()
 ) -> Prediction:
     """Predict a launch that was followed and counted."""
     sms, clock = int(profile["sms"]), profile["sm_clock"] * 1e3  # cycles a millisecond
@@ -138,7 +138,7 @@ def from_counts(
 class Work:
     """What the instructions of the whole grid ask of each unit: exact counters, and shares from the streams."""
 
-    def __init__(self, seen: pipeline.Followed, counted: Sequence[InstructionCounts], profile: Profile) -> None:
+    def __init__(self, seen: pipeline.Followed, counted: Sequence[InstructionCounts], profile: Model) -> None:
         self.seen, self.profile = seen, profile
         self.code = codes.codes_of(seen.codes_program, profile.values)
         self.active = min(int(profile["sms"]), seen.blocks)
@@ -236,16 +236,15 @@ class Work:
         loaded = min(memory.loaded, 32.0 * float(self._missed_sectors().sum())) * (1.0 - (hit if cache == "hot" else 0))
         stored = min(memory.stored, 32.0 * float((self.sectors * self.writes).sum())) * memory.write_back
         seconds = loaded * self.misses.cost / c["dram_read_bandwidth"] + stored / c["dram_write_bandwidth"]
+        seconds /= c["dram_best"]
         used = min(1.0, loaded / max(1.0, loaded + stored))
         seconds += used * memory.dirty / c["dram_read_bandwidth"]
         return loaded * self.misses.granules, stored, c.cycles(seconds)
 
     def atomics(self) -> float:
         """Cycles that contended atomics need in L2."""
-        found = pipeline.atomic_cycles(self.seen, self.profile)
-        executed, blocks = float(self.executed[self.atomic].sum()), len(self.seen.streams.numbers)
-        followed = float(self.traced[self.atomic].sum()) * self.seen.blocks / max(1, blocks)
-        return found * executed / followed if followed else 0.0
+        serial = self._records(self.seen.streams.records.serial, self.atomic)
+        return pipeline.atomic_cycles(self.seen, self.profile) * float(serial.sum())
 
 
 # -- L1 ------------------------------------------------------------------------------------------------------------
@@ -267,7 +266,7 @@ class Misses:
     cost: float = 1.0
 
 
-def misses_of(seen: pipeline.Followed, reads: Array, writes: Array, profile: Profile) -> Misses:
+def misses_of(seen: pipeline.Followed, reads: Array, writes: Array, profile: Model) -> Misses:
     """Estimate L1's misses from the order of accesses: warps take turns, instruction by instruction.
 
     Of a sample of lines, each access's reuse time gives its expected stack distance (Eklov and Hagersten, StatStack,
@@ -369,7 +368,7 @@ class Alone:
         self.waits[name] += cycles
 
 
-def alone_of(seen: pipeline.Followed, work: Work, fresh: Array, profile: Profile) -> Alone:
+def alone_of(seen: pipeline.Followed, work: Work, fresh: Array, profile: Model) -> Alone:
     """Time the longest warp of those followed as if no other were there, by stall counts and scoreboards."""
     streams = seen.streams
     lengths = np.diff(streams.start)
@@ -389,7 +388,7 @@ def alone_of(seen: pipeline.Followed, work: Work, fresh: Array, profile: Profile
 
 
 def _delays(
-    ops: Array, accesses: Array, seen: pipeline.Followed, work: Work, fresh: Array, profile: Profile
+    ops: Array, accesses: Array, seen: pipeline.Followed, work: Work, fresh: Array, profile: Model
 ) -> list[float]:
     """Cycles from issue to result of each step that is an access; the sign says whether it leaves the SM (negative)."""
     code, r = work.code, seen.streams.records
@@ -414,7 +413,7 @@ def _delays(
         new = np.bincount(index, first, minlength=len(loads)) > 0
         op = ops[loads]
         far = fresh[op] * (r.space[accesses[loads]] == 1)
-        beyond = (1 - far) * profile["latency_l2"] + far * profile["latency_dram"]
+        beyond = (1 - far) * profile["latency_l2"] + far * profile["latency_dram_all"]
         missed = np.where(new, 1.0, work.misses.again[op])
         near = np.where(code.kind[op] == codes.COPY, profile["latency_l1"], code.latency[op])
         delay[loads] = near + missed * (beyond - near) + (r.count[accesses[loads]] - 1) * profile["cost_tag"]
@@ -424,7 +423,7 @@ def _delays(
 
 
 def _walk(
-    ops: Array, delays: list[float], warps: int, work: Work, profile: Profile
+    ops: Array, delays: list[float], warps: int, work: Work, profile: Model
 ) -> tuple[float, dict[str, float], int]:
     """(cycles, waits by the names of STALLS, stores) of a warp that nothing holds up but its own results."""
     code = work.code

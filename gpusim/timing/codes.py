@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 # what the pipeline does with an instruction
 (FIXED, VARIABLE, SHARED, LOAD, STORE, ATOMIC, LOCAL, BARRIER, BRANCH, EXIT, SHUFFLE, CONSTANT, COPY, FENCE, GROUP,
- GROUP_WAIT, CONTROL) = range(17)  # fmt: skip
+ GROUP_WAIT, CONTROL, SPECIAL) = range(18)  # fmt: skip
 # pipes of a scheduler
 PIPES = ("none", "fma", "fma_heavy", "alu", "xu", "fp64", "uniform", "tensor", "half")
 NONE, FMA, HEAVY, ALU, XU, FP64, UNIFORM, TENSOR, HALF = range(len(PIPES))
@@ -88,7 +88,7 @@ def pipe_of(instruction: Instruction) -> int:
     if opcode in _FMA:
         return FMA
     if opcode in _HEAVY:
-        return FMA if "MOV" in instruction.modifiers and False else HEAVY
+        return HEAVY
     if opcode in _XU:
         return XU
     if opcode in _FP64:
@@ -176,6 +176,8 @@ def _row(meaning: Any, instruction: Instruction, c: dict[str, float]) -> tuple[i
         return CONSTANT, NONE, c["issue_constant"], c["latency_constant"], 0.0, 0
     pipe = pipe_of(instruction)
     if pipe == NONE:
+        if opcode in ("S2R", "S2UR"):
+            return SPECIAL, NONE, 0.0, c["latency_special"], 0.0, 0
         latency = c["latency_special"] if opcode in _SPECIAL else 0.0
         return VARIABLE, NONE, 0.0, latency, 0.0, 0
     cost = c[f"issue_{PIPES[pipe]}"]

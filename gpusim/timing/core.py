@@ -31,39 +31,41 @@ PARAMETERS = (
     "block_start", "cost_atomic_sector", "cost_constant_word", "warp_start", "lsu_delay", "cost_predicated_off",
     "cost_shared_atomic", "write_back", "store_drain", "l2_hit_rate", "cost_lsu_issue", "l2_window",
     "cost_store_extra", "cost_red_lane", "dram_load", "dram_load_time", "dram_load_most",
-    "out_queue",
+    "out_queue", "dram_jitter", "l2_jitter", "atomic_queue", "cost_special",
 )  # fmt: skip
 (P_SCHEDULERS, P_LAT_L1, P_LAT_L2, P_LAT_DRAM, P_LSU_QUEUE, P_L2_QUEUE, P_DRAM_QUEUE, P_TAG, P_L2_SECTOR, P_L2_LINE,
  P_L2_WSECTOR, P_L2_WLINE, P_DRAM_READ, P_DRAM_WRITE, P_DRAM_ISOLATED, P_BARRIER, P_BRANCH, P_INTERVAL, P_GAP, P_START,
  P_ATOMIC, P_CONSTANT, P_WARP_START, P_LSU_DELAY, P_OFF, P_SHARED_ATOMIC, P_WRITE_BACK, P_DRAIN, P_HIT_RATE,
- P_LSU_ISSUE, P_L2_WINDOW, P_STORE_EXTRA, P_RED, P_LOAD, P_LOAD_TIME, P_LOAD_MOST, P_OUT_QUEUE) = range(len(PARAMETERS))  # fmt: skip
+ P_LSU_ISSUE, P_L2_WINDOW, P_STORE_EXTRA, P_RED, P_LOAD, P_LOAD_TIME, P_LOAD_MOST, P_OUT_QUEUE, P_JITTER, P_L2_JITTER, P_ATOMIC_QUEUE, P_SPECIAL) = range(len(PARAMETERS))  # fmt: skip
 
 UNITS = ("issue", "lsu", "l2_read", "dram", "fma", "alu", "xu", "fp64", "tensor", "barrier", "constant", "uniform",
-         "l2_write")  # fmt: skip
+         "l2_write", "atomic")  # fmt: skip
 (U_ISSUE, U_LSU, U_L2, U_DRAM, U_FMA, U_ALU, U_XU, U_FP64, U_TENSOR, U_BARRIER, U_CONSTANT, U_UNIFORM,
- U_L2_WRITE) = range(13)  # fmt: skip
-COUNTS = ("l1_hits", "l2_reads", "dram_read", "l2_writes", "dram_write")
+ U_L2_WRITE, U_ATOMIC) = range(14)  # fmt: skip
+COUNTS = ("l1_hits", "l2_reads", "dram_read", "l2_writes", "dram_write", "cycles")
 WAITS = ("long_scoreboard", "short_scoreboard", "barrier", "math_pipe", "lsu_queue", "fixed", "not_selected",
          "selected", "branch")  # fmt: skip
 NEVER = 1e30
 
 
 @njit(cache=True)
-def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everything in registers
+def simulate(  # one loop, so that numba keeps everything in registers
     stall, write, read, wait, kind, pipe, cost, latency, data, extra, slots_used,
     start, ops, accesses, warps, traced,
     r_waves, r_space, r_first, r_count, r_serial, lines, sectors,
-    dram_share, blocks, resident, p, l1_sets, l1_ways, seen_bits,
+    dram_share, blocks, resident, most, p, l1_sets, l1_ways, seen_bits,
     begin, end, busy, counts, waits,
 ):  # fmt: skip
     """Run ``blocks`` blocks (the ``traced`` ones over and over), ``resident`` at a time.
 
     ``begin``, ``end``: filled with every block's times.  ``busy``, ``counts``, ``waits``: see UNITS, COUNTS and WAITS.
-    Returns the number of instructions issued, or -1 where warps wait for one another for ever.
+    Returns the number of instructions issued, ``most`` at most, or -1 where warps wait for one another for ever.
     """
     schedulers = int(p[P_SCHEDULERS])
     slots = resident * warps
     position = np.zeros(slots, np.int64)
+    next_kind = np.zeros(slots, np.int8)  # of the instruction at a warp's position
+    next_pipe = np.zeros(slots, np.int8)
     last = np.zeros(slots, np.int64)
     ready = np.full(slots, NEVER)
     reason = np.zeros(slots, np.int64)  # why it is not ready earlier, as WAITS
@@ -101,11 +103,14 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
     lsu = 0.0
     l2 = 0.0  # when the way to and from L2 is free again: reads
     out = 0.0  # and writes
+    atom = 0.0  # when L2 has done the atomics
     dram = 0.0
     load = 0.0  # DRAM's recent utilisation, and when it was that
     load_at = 0.0
+    seed = 20240229  # of what varies in DRAM's latency
     bar = 0.0
     constant = 0.0
+    special = 0.0
     launcher = 0.0
     moved = 0.0  # bytes of this SM through L2 so far
     launched = 0
@@ -123,17 +128,18 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
             s = b * warps + w
             k = (launched % traced) * warps + w
             position[s], last[s] = start[k], start[k + 1]
+            next_kind[s], next_pipe[s] = kind[ops[start[k]]], pipe[ops[start[k]]]
             ready[s] = t + w * p[P_WARP_START]
             since[s] = t
         launched += 1
-    while finished < blocks:
+    now = 0.0
+    while finished < blocks and issued < most:
         # -- the scheduler that issues next ----------------------------------------------------------------------------
         best = -1
         soonest = NEVER
         for q in range(schedulers):
             if stale[q]:
                 c_time = NEVER
-                c_since = NEVER
                 c_warp = -1
                 for s in range(q, slots, schedulers):
                     t = ready[s]
@@ -141,12 +147,11 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                         continue
                     if t < free[q]:
                         t = free[q]
-                    if t > c_time:
+                    if t >= c_time:
                         continue
-                    i = ops[position[s]]
-                    g = kind[i]
+                    g = next_kind[s]
                     if g == 1:
-                        f = pipe[i]
+                        f = next_pipe[s]
                         if f == 1:
                             x = min(half[q, 0], half[q, 1])
                         elif f == 2:
@@ -161,9 +166,8 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                             t = x
                         if pipes[q, 0] > t:
                             t = pipes[q, 0]
-                    if t < c_time or (t == c_time and since[s] < c_since):
+                    if t < c_time:
                         c_time = t
-                        c_since = since[s]
                         c_warp = s
                 candidate[q], chosen[q] = c_time, c_warp
                 stale[q] = 0
@@ -312,7 +316,8 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                         l2 = sent + u
                         busy[U_L2] += u
                         moved += need * 32.0
-                        there = l2 + p[P_LAT_L2]
+                        seed = (seed * 1103515245 + 12345) & 0x7FFFFFFF
+                        there = l2 + p[P_LAT_L2] + p[P_L2_JITTER] * (seed / 1073741824.0 - 1.0)
                         slot = (line ^ (line >> 11) ^ (line >> 23)) & seen_mask
                         if g != 6:
                             if seen[slot] != line or moved - seen_at[slot] > p[P_L2_WINDOW]:
@@ -342,7 +347,10 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                                         load_at = sent
                                     load += u / p[P_LOAD_TIME]
                                     rho = min(load, p[P_LOAD_MOST])
-                                    there = max(there, dram + p[P_LAT_DRAM] + p[P_LOAD] * rho / (1.0 - rho))
+                                    seed = (seed * 1103515245 + 12345) & 0x7FFFFFFF
+                                    late = -np.log((seed + 1.0) / 2147483649.0)
+                                    late *= p[P_JITTER] + p[P_LOAD] * rho / (1.0 - rho)
+                                    there = max(there, dram + p[P_LAT_DRAM] + late)
                                     seen_there[slot] = there
                         valid[bank, way] |= missing
                         used[bank, way] = at
@@ -370,13 +378,35 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                         if out > stores[b]:
                             stores[b] = out
                     else:
-                        sent = max(at, out)
+                        u = max(count * p[P_L2_WSECTOR], p[P_L2_WLINE])
                         if g == 5:
-                            u = p[P_ATOMIC] * r_serial[r] / n
-                        else:
-                            u = max(count * p[P_L2_WSECTOR], p[P_L2_WLINE])
+                            u = count * p[P_L2_WSECTOR]
+                        sent = max(at, out)
                         out = sent + u
                         busy[U_L2_WRITE] += u
+                        if g == 5:
+                            u = p[P_ATOMIC] * r_serial[r] / n
+                            atom = max(atom, sent) + u
+                            busy[U_ATOMIC] += u
+                            slot = (line ^ (line >> 11) ^ (line >> 23)) & seen_mask
+                            if seen[slot] != line or moved - seen_at[slot] > p[P_L2_WINDOW]:
+                                seen[slot] = line
+                                seen_parts[slot] = 0
+                            seen_at[slot] = moved
+                            unseen = bits & ~seen_parts[slot]
+                            if unseen:
+                                low = 1 if unseen & 3 else 0
+                                high = 1 if unseen & 12 else 0
+                                seen_parts[slot] |= 3 * low + 12 * high
+                                owed[i] += dram_share[i]
+                                if owed[i] >= 1.0:  # read to be changed, and written back one day
+                                    owed[i] -= 1.0
+                                    u = (low + high) * (p[P_DRAM_READ] + p[P_DRAM_WRITE] * p[P_WRITE_BACK])
+                                    u *= p[P_DRAM_ISOLATED]
+                                    dram = max(dram, sent) + u
+                                    busy[U_DRAM] += u
+                                    counts[2] += 2.0 * (low + high)
+                                    counts[4] += 2.0 * (low + high) * p[P_WRITE_BACK]
                         counts[3] += count
                         moved += count * 32.0
                         if g == 4:
@@ -412,9 +442,11 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                             used[bank, way] = at
                         else:
                             slow = 1
-                            there = out + latency[i] - p[P_LSU_DELAY]
+                            there = max(out, atom) + latency[i] - p[P_LSU_DELAY]
                             if there > finish:
                                 finish = there
+                            if atom > stores[b]:
+                                stores[b] = atom
                         if out > stores[b]:
                             stores[b] = out
                 # what has been sent on waits in queues of limited depth
@@ -426,6 +458,8 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                     lsu = l2 - p[P_L2_QUEUE]
                 if out - p[P_OUT_QUEUE] > lsu:
                     lsu = out - p[P_OUT_QUEUE]
+                if atom - p[P_ATOMIC_QUEUE] > lsu:
+                    lsu = atom - p[P_ATOMIC_QUEUE]
             if g == 12:
                 copying[s] = max(copying[s], finish)
         elif g == 7:
@@ -451,6 +485,9 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                 done = max(done, group[s, k & 7])
         elif g == 16:
             finish = now + latency[i]
+        elif g == 17:
+            special = max(special, now) + p[P_SPECIAL]
+            finish = special + latency[i]
         k = write[i]
         if k >= 0:
             board[s, k] = max(board[s, k], finish)
@@ -485,6 +522,7 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                         z = b * warps + w
                         k = (launched % traced) * warps + w
                         position[z], last[z] = start[k], start[k + 1]
+                        next_kind[z], next_pipe[z] = kind[ops[start[k]]], pipe[ops[start[k]]]
                         ready[z] = t + w * p[P_WARP_START]
                         since[z] = ready[z]
                         reason[z] = 5
@@ -499,7 +537,9 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                         stale[x] = 1
         elif waiting[s] >= 0:
             ready[s] = NEVER
+            next_kind[s], next_pipe[s] = kind[ops[position[s]]], pipe[ops[position[s]]]
         else:
+            next_kind[s], next_pipe[s] = kind[ops[position[s]]], pipe[ops[position[s]]]
             nxt = wait[ops[position[s]]]
             t = done + extra_delay
             why = 5 if extra_delay == 0.0 else 8
@@ -534,4 +574,5 @@ def simulate(  # noqa: PLR0912, PLR0915  # one loop, so that numba keeps everyth
                         since[z] = now + 1.0
                 for x in range(schedulers):
                     stale[x] = 1
+    counts[5] = now
     return issued

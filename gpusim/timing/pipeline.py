@@ -8,19 +8,22 @@ from typing import Any
 
 import numpy as np
 
+from gpusim.errors import ExecutionError
 from gpusim.machine.limits import Occupancy, occupancy
 from gpusim.timing import core
 from gpusim.timing.codes import codes_of
-from gpusim.timing.profile import Profile
+from gpusim.timing.model import Model
 from gpusim.timing.streams import Streams
 from gpusim.timing.tracing import Sharing, follow, sharing
 
 Array = np.ndarray[Any, Any]
 LINE = 128
 L1_WAYS = 16
-MOST_ISSUED = 3_000_000  # warp instructions that are simulated, about
-MOST_FOLLOWED = 6_000_000  # of a wave's blocks
-WAVES = 7
+MOST_ISSUED = 3_000_000  # warp instructions of several waves that are simulated
+MOST_SIMULATED = 9_000_000  # of a single wave of long blocks
+MOST_FOLLOWED = 24_000_000  # of a wave's blocks
+WAVES = 7  # of blocks that are followed
+LASTING = 24  # waves that are simulated, the followed ones over and over
 SEEN_BITS = 18
 
 
@@ -55,7 +58,6 @@ class Simulation:
     footprint: float
     loaded: float
     stored: float
-    atomics: float = 0.0  # cycles that global atomics need in L2
 
 
 def occupancy_of(ready: Any) -> Occupancy:
@@ -68,7 +70,7 @@ def occupancy_of(ready: Any) -> Occupancy:
     )  # fmt: skip
 
 
-def parameters(profile: Profile, sms: int, threads: int, memory: Memory) -> Array:
+def parameters(profile: Model, sms: int, threads: int, memory: Memory, atomic: float) -> Array:
     """The core's parameters; rates of the whole chip are shared by the ``sms`` SMs that have work."""
     c = profile.values
     per_second = profile["sm_clock"] * 1e6
@@ -78,21 +80,30 @@ def parameters(profile: Profile, sms: int, threads: int, memory: Memory) -> Arra
     values["cost_l2_write_sector"] = max(c["cost_l2_write_sector_port"], sector / c["l2_write_bandwidth"])
     values["cost_l2_line"] = c["cost_l2_line"] * sms / c["sms"]
     values["cost_l2_write_line"] = c["cost_l2_write_line"] * sms / c["sms"]
-    values["cost_dram_read"] = 2 * sector / c["dram_read_bandwidth"]
-    values["cost_dram_write"] = 2 * sector / c["dram_write_bandwidth"]
+    values["cost_dram_read"] = 2 * sector / (c["dram_read_bandwidth"] * c["dram_best"])
+    values["cost_dram_write"] = 2 * sector / (c["dram_write_bandwidth"] * c["dram_best"])
     values["latency_l2"] = c["latency_l2"] - c["lsu_delay"]
     values["latency_dram"] = c["latency_dram"] - c["lsu_delay"]
+    values["cost_atomic_sector"] = max(c["cost_atomic_sector"], atomic * sms)
     values["write_back"] = memory.write_back
     values["block_interval"] = c["block_interval"] * sms * (1.0 if threads <= 512 else c["block_interval_large"])
     values["l2_window"] = c["l2_bytes"] * c["l2_usable"] / sms
     return np.array([values[name] for name in core.PARAMETERS])
 
 
-def blocks_of(total: int, sms: int, count: int) -> Array:
-    """Linear numbers of the first ``count`` blocks of an SM in the middle: blocks go to the SMs in turn."""
-    first = min(total - 1, sms - 1) // 2 if total > sms else min(total - 1, (total - 1) // 2)
-    numbers = first + sms * np.arange(count, dtype=np.int64)
-    return numbers[numbers < total]
+def blocks_of(total: int, sms: int, resident: int, waves: int = 1) -> Array:
+    """Linear numbers of blocks of an SM in the middle: blocks go to the SMs in turn.
+
+    ``waves`` times ``resident`` of them, taken evenly from all over the grid, since what blocks do may depend on where
+    they are.
+    """
+    first = min(total - 1, sms - 1) // 2
+    mine = np.arange(first, total, sms, dtype=np.int64)
+    there = len(mine) // resident
+    if waves >= there:
+        return mine[: waves * resident]
+    begins = np.unique(np.linspace(0, there - 1, waves).astype(np.int64)) * resident
+    return np.concatenate([mine[k : k + resident] for k in begins])
 
 
 def follow_launch(ready: Any, sms: int) -> Followed:
@@ -108,13 +119,13 @@ def follow_launch(ready: Any, sms: int) -> Followed:
     if most > resident and streams.issued * 2 <= MOST_ISSUED:
         waves = max(1, min(WAVES, math.ceil(most / resident), MOST_ISSUED // max(1, streams.issued)))
         if waves > 1:
-            streams = follow(ready, blocks_of(total, sms, resident * waves))
+            streams = follow(ready, blocks_of(total, sms, resident, waves))
     return Followed(
         streams, shared, occ, ready.kernel.program, total, (threads + 31) // 32, threads, resident, waves
     )  # fmt: skip
 
 
-def simulate(seen: Followed, profile: Profile, cache: str) -> Simulation:
+def simulate(seen: Followed, profile: Model, cache: str) -> Simulation:
     """Simulate a launch that was followed, with L2 "cold" or "hot"."""
     sms = int(profile["sms"])
     share = seen.blocks / sms
@@ -123,10 +134,10 @@ def simulate(seen: Followed, profile: Profile, cache: str) -> Simulation:
     active = min(sms, seen.blocks)
     traced = len(streams.numbers)
     a_wave = max(1, streams.issued // seen.waves)
-    wanted = max(traced, min(most, resident * min(WAVES, max(3, MOST_ISSUED // a_wave))))
-    blocks = min(most, wanted)
+    waves = max(1, min(LASTING, max(MOST_ISSUED // a_wave, min(3, MOST_SIMULATED // a_wave))))
+    blocks = min(most, max(traced, resident * waves))
     memory = memory_of(seen, profile, share, active, cache)
-    values = parameters(profile, active, seen.threads, memory)
+    values = parameters(profile, active, seen.threads, memory, atomic_cycles(seen, profile))
     codes = codes_of(seen.codes_program, profile.values)
     l1 = max(8 * 1024, int(profile["l1_bytes"]) - seen.occupancy.carveout)
     sets = max(1, l1 // LINE // L1_WAYS)
@@ -137,18 +148,25 @@ def simulate(seen: Followed, profile: Profile, cache: str) -> Simulation:
     issued = core.simulate(
         codes.stall, codes.write, codes.read, codes.wait, codes.kind, codes.pipe, codes.cost, codes.latency,
         codes.data, codes.extra, codes.slots, streams.start, streams.ops, streams.accesses, seen.warps, traced, r.wavefronts,
-        r.space, r.first, r.count, r.serial, r.lines, r.sectors, memory.fresh, blocks, resident, values, sets, L1_WAYS,
+        r.space, r.first, r.count, r.serial, r.lines, r.sectors, memory.fresh, blocks, resident, MOST_SIMULATED, values, sets, L1_WAYS,
         SEEN_BITS, begin, end, busy, counts, waits,
     )  # fmt: skip
-    cycles = _extrapolate(end, resident, blocks, share, most) if issued >= 0 else float("nan")
-    atomics = atomic_cycles(seen, profile)
-    cycles = max(cycles, atomics)
+    if issued < 0:
+        raise ExecutionError("the warps of a block wait for one another for ever in the pipeline model")
+    if issued >= MOST_SIMULATED and not end.all():
+        done = issued / max(1.0, streams.issued / traced)  # blocks' worth of instructions
+        cycles = counts[5] * most / done
+        end[end == 0] = counts[5]
+        busy *= blocks / done
+        counts *= blocks / done
+    else:
+        cycles = _extrapolate(end, resident, blocks, share, most)
     used = busy[core.U_DRAM] / max(1.0, float(end.max()))
     cycles += min(1.0, used) * profile.cycles(memory.dirty / profile["dram_read_bandwidth"])
     return Simulation(
         cycles, begin, end, dict(zip(core.UNITS, busy, strict=True)), dict(zip(core.COUNTS, counts, strict=True)),
         dict(zip(core.WAITS, waits, strict=True)), issued, blocks, share, memory.loaded + memory.stored, memory.loaded,
-        memory.stored, atomics,
+        memory.stored,
     )  # fmt: skip
 
 
@@ -159,8 +177,8 @@ def _extrapolate(end: Array, resident: int, blocks: int, share: float, most: int
         return last
     ends = np.sort(end)
     groups = [ends[k : k + resident] for k in range(0, blocks - resident + 1, resident)]
-    if len(groups) > 4:
-        groups = groups[:-1]  # the last ones run with fewer beside them
+    if len(groups) > 4:  # the first begin all at once, the last ones run with fewer beside them
+        groups = groups[len(groups) // 3 : -1]
     if len(groups) > 1:
         steps = [(float(pick(groups[-1])) - float(pick(groups[0]))) / (len(groups) - 1) for pick in (np.min, np.max)]
         steady = (max(steps) if len(groups) <= 3 else sum(steps) / 2) / resident
@@ -173,7 +191,8 @@ def _extrapolate(end: Array, resident: int, blocks: int, share: float, most: int
 @dataclass
 class Memory:
     """What a launch moves: distinct bytes ``loaded`` and ``stored`` by the whole grid; ``fresh``: by instruction, the
-    share of first fetches that miss L2; ``write_back``: share of stored bytes that are written to DRAM in time; ``dirty``: bytes that L2 must write to make room beyond these."""
+    share of first fetches that miss L2; ``write_back``: share of stored bytes that are written to DRAM in time;
+    ``dirty``: bytes that L2 must write to make room, beyond these."""
 
     loaded: float
     stored: float
@@ -182,7 +201,7 @@ class Memory:
     dirty: float
 
 
-def memory_of(seen: Followed, profile: Profile, share: float, active: int, cache: str) -> Memory:
+def memory_of(seen: Followed, profile: Model, share: float, active: int, cache: str) -> Memory:
     """Estimate it from one SM's lines and what SMs share."""
     streams, shared = seen.streams, seen.sharing
     r = streams.records
@@ -224,15 +243,15 @@ def memory_of(seen: Followed, profile: Profile, share: float, active: int, cache
     if cache == "hot":
         fresh = fresh * (1.0 - hit_share(profile, footprint))
     write_back, dirty = 1.0, profile["l2_bytes"] * profile["l2_dirty"]
-    dirty = min(loaded, dirty * loaded / max(1.0, footprint))
+    dirty = min(profile["dirty_read"] * loaded, dirty * loaded / max(1.0, footprint))
     if cache == "hot":
         dirty = 0.0
         write_back = 1.0 - hit_share(profile, footprint)
     return Memory(loaded, stored, fresh, write_back, dirty)
 
 
-def atomic_cycles(seen: Followed, profile: Profile) -> float:
-    """Cycles that the launch's global atomics need in L2: sectors one after the other, in as many places as there are.
+def atomic_cycles(seen: Followed, profile: Model) -> float:
+    """Cycles that a sector of the launch's global atomics takes in L2, when it does nothing else, over all its slices.
 
     Addresses are spread over L2's slices in pieces of ``atomic_bytes``; one slice does a pass in ``atomic_pass`` ns.
     """
@@ -246,13 +265,17 @@ def atomic_cycles(seen: Followed, profile: Profile) -> float:
         return 0.0
     take = np.repeat(r.first[record], r.count[record])
     offset = np.arange(len(take)) - np.repeat(np.cumsum(r.count[record]) - r.count[record], r.count[record])
-    touched = len(np.unique(r.lines[take + offset])) * LINE
-    passes = float(r.serial[record].sum()) * seen.blocks / max(1, len(streams.numbers))
-    places = max(1.0, min(touched / profile["atomic_bytes"], profile["atomic_places"]))
-    return passes * profile["atomic_pass"] * 1e-9 / places * profile["sm_clock"] * 1e6
+    touched = len(np.unique(r.lines[take + offset]))
+    places = min(touched * LINE / profile["atomic_bytes"], profile["atomic_places"])
+    places = max(1.0 if touched < 2 else profile["atomic_pair"], places)
+    serial = profile["atomic_pass"]
+    elements = {getattr(seen.codes_program.meanings[k], "element", "") for k in np.unique(streams.ops[used])}
+    if touched == 1 and elements & {"f32", "f64"}:
+        serial = profile["atomic_pass_float"]
+    return serial * 1e-9 / places * profile["sm_clock"] * 1e6
 
 
-def hit_share(profile: Profile, footprint: float) -> float:
+def hit_share(profile: Model, footprint: float) -> float:
     """Share of the bytes of a launch that the launch before it left in L2."""
     low, high = profile["l2_bytes"] * profile["hot_whole"], profile["l2_bytes"] * profile["hot_none"]
     return float(np.clip((high - footprint) / (high - low), 0.0, 1.0))

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpusim.errors import UnsupportedError, UsageError
 from gpusim.timing import core, pipeline
-from gpusim.timing.profile import Profile, load
+from gpusim.timing.model import Model, model_of
 
 CACHES = ("cold", "hot")
 MODELS = ("auto", "pipeline", "bounds")
@@ -28,6 +28,7 @@ UNITS = {
     "l2_read": ("L2 reads", 1),
     "l2_write": ("L2 writes", 1),
     "dram": ("DRAM", 1),
+    "atomic": ("atomics in L2", 1),
 }
 # what warps wait for, as Nsight Compute's stall reasons say it, with the core's names of it
 STALLS = {
@@ -106,11 +107,12 @@ def predict(
         raise UsageError(f"cache must be cold or hot, not {cache!r}")
     if model not in MODELS:
         raise UsageError(f"model must be one of {', '.join(MODELS)}, not {model!r}")
-    profile = load(device)
+    profile = model_of(device)
     arch = kernel.module.cubin.arch
     notes = []
-    if arch != profile.arch:
-        notes.append(f"code for sm_{arch} is timed as if {profile.device} (sm_{profile.arch}) executed it as it is")
+    known = profile.profile
+    if arch != known.arch:
+        notes.append(f"code for sm_{arch} is timed as if {known.device} (sm_{known.arch}) executed it as it is")
     broken = kernel.program.unsupported()
     if broken:
         raise UnsupportedError(str(broken[0]))
@@ -128,7 +130,7 @@ def predict(
     return from_followed(seen, profile, cache, tuple(notes))
 
 
-def from_followed(seen: pipeline.Followed, profile: Profile, cache: str, notes: tuple[str, ...] = ()) -> Prediction:
+def from_followed(seen: pipeline.Followed, profile: Model, cache: str, notes: tuple[str, ...] = ()) -> Prediction:
     """Predict a launch whose streams are known."""
     sim = pipeline.simulate(seen, profile, cache)
     clock = profile["sm_clock"] * 1e3  # cycles a millisecond
@@ -139,8 +141,6 @@ def from_followed(seen: pipeline.Followed, profile: Profile, cache: str, notes: 
         cycles = sim.busy[unit] / width * whole
         if cycles > 0:
             breakdown[title] = cycles / clock
-    if sim.atomics:
-        breakdown["atomics in L2"] = sim.atomics / clock
     total = sum(sim.waits.values()) or 1.0
     stalls = {title: sum(sim.waits[n] for n in parts) / total for title, parts in STALLS.items()}
     active = min(int(profile["sms"]), seen.blocks)
@@ -176,7 +176,7 @@ def limiter_of(breakdown: dict[str, float], stalls: dict[str, float], millisecon
     }[reason]
 
 
-def confidence_of(seen: pipeline.Followed, profile: Profile, breakdown: dict[str, float], milliseconds: float) -> str:
+def confidence_of(seen: pipeline.Followed, profile: Model, breakdown: dict[str, float], milliseconds: float) -> str:
     """How far the number may be trusted."""
     if profile.name != "h200":
         return "low: the profile was not compared with recorded times"

@@ -60,6 +60,7 @@ class Streams:
     ops: Array
     accesses: Array
     records: Records
+    complete: bool = True  # False: they were followed only so far
 
     @property
     def issued(self) -> int:
@@ -183,9 +184,7 @@ class StreamRecorder:
         """Append records; returns the first one's number."""
         size = len(wavefronts)
         serial = np.ones(size, np.int32) if serial is None else serial
-        for table, column in zip(
-            self._tables, (wavefronts, np.full(size, space), first, count, serial), strict=True
-        ):
+        for table, column in zip(self._tables, (wavefronts, np.full(size, space), first, count, serial), strict=True):
             table.append(column.astype(np.int64))
         self._records += size
         return self._records - size
@@ -268,8 +267,13 @@ class StreamRecorder:
         sectors = np.concatenate([p[1] for p in self._pieces]) if self._pieces else np.zeros(0, np.int8)
         wavefronts, space, first, count, serial = columns
         return Records(
-            wavefronts.astype(np.int32), space.astype(np.int8), first, count.astype(np.int32),
-            serial.astype(np.int32), lines, sectors,
+            wavefronts.astype(np.int32),
+            space.astype(np.int8),
+            first,
+            count.astype(np.int32),
+            serial.astype(np.int32),
+            lines,
+            sectors,
         )
 
     def streams(self, numbers: Array) -> Streams:
@@ -316,8 +320,11 @@ class StreamRecorder:
             accesses.append(np.where(slot >= 0, table[slot, w], NO_RECORD).astype(np.int32))
             starts[w + 1] = starts[w] + len(op)
         return Streams(
-            np.asarray(numbers), np.repeat(np.arange(blocks), warps), starts,
+            np.asarray(numbers),
+            np.repeat(np.arange(blocks), warps),
+            starts,
             np.concatenate(ops) if ops else np.zeros(0, np.int32),
             np.concatenate(accesses) if accesses else np.zeros(0, np.int32),
             self.records(),
+            not self._truncated,
         )

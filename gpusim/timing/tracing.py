@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.machine.engine import Engine, compile_program
+from gpusim.machine.engine import Engine
 from gpusim.machine.events import Access, Branch
 from gpusim.sass.operands import Constant
 from gpusim.timing.streams import Enough, StreamRecorder, Streams
@@ -148,4 +148,4 @@ def sharing(ready: Any, resident: int, sms: int) -> Sharing:
     return Sharing(alone, again, loaded, stored, issued)
 
 
-__all__ = ["Sharing", "code_for", "compile_program", "follow", "sharing"]
+__all__ = ["Sharing", "code_for", "follow", "sharing"]

@@ -126,6 +126,7 @@ def _case(
     source: Path = SOURCE,
     wrong: str | None = None,
     min_arch: int = 75,
+    hangs: bool = False,
     aliases: tuple[str, ...] = (),
 ) -> Case:
     return Case(
@@ -139,6 +140,7 @@ def _case(
         lesson=lesson,
         wrong=wrong,
         min_arch=min_arch,
+        hangs=hangs,
         aliases=aliases,
     )
 
@@ -216,6 +218,7 @@ CASES: tuple[Case, ...] = (
         "GPU and fail on another. Count the digits, or write ~0u.",
         source=REDUX,
         min_arch=80,
+        hangs=True,
         wrong="the member mask 0xFFFFFFF has 28 bits and leaves lanes 28 to 31 out, though they take part in the call",
     ),
     _case(
@@ -244,6 +247,7 @@ CASES: tuple[Case, ...] = (
         "arrivals and takes the two for one, so these read sums that are not finished. If there were no later barrier "
         "to arrive at, or if lanes of one warp were divided, the block could wait for ever. Take barriers out of "
         "branches.",
+        hangs=True,
         wrong="only the threads that add meet the barriers in the loop: the others pass them by way of the one after "
         "the loop and read sums that are not finished",
     ),

@@ -352,9 +352,9 @@ def test_list(gpusim_run):
     for family, cases in kernels.families().items():
         assert family in outcome.out.splitlines()
         for case in cases:
-            assert f"  {case.name}{' *' if case.wrong else ' '}" in outcome.out
+            assert f"  {case.name}{' *' if case.wrong else ' +' if case.needs_gpu else ' '}" in outcome.out
     assert "reduce_unroll_warp_race *" in outcome.out
-    assert "* wrong on purpose" in outcome.out
+    assert "* wrong on purpose" in outcome.out and "+ needs a GPU" in outcome.out
     assert "8192, 1024, 1000" in outcome.out and "2^20, 2^26" in outcome.out
 
 

@@ -141,9 +141,9 @@ def test_analyze_has_the_time_unless_told_not_to(gpusim_run, monkeypatch):
 
 
 def test_analyze_says_why_there_is_no_time(gpusim_run, monkeypatch):
-    from gpusim.timing import profile
+    from gpusim.timing import profiles
 
-    monkeypatch.setattr(profile, "names", lambda: ["h200"])
+    monkeypatch.setattr(profiles, "names", lambda: ["h200"])
     words = ("analyze", "transpose_pad", "--size", 100, "--arch", "sm_80")
     shown = gpusim_run(*words)
     assert "no time is predicted: there is no profile of a device that runs sm_80 code" in shown.flat

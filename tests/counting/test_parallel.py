@@ -49,6 +49,23 @@ extern "C" __global__ void ordered(const float *in, float *out, int n)
 {
     out[64 + atomicAdd((int *)out, 1)] = in[threadIdx.x];
 }
+
+extern "C" __global__ void sums(const float *in, float *out, int n)
+{
+    atomicAdd((int *)out + threadIdx.x % 7, (int)(in[blockIdx.x * blockDim.x + threadIdx.x] * 1000));
+    atomicAdd((unsigned *)out + 8 + blockIdx.x, 3);
+}
+
+extern "C" __global__ void looks(const float *in, float *out, int n)  // at what it and others added
+{
+    atomicAdd((int *)out, 1);
+    out[64 + blockIdx.x] = ((volatile float *)out)[0];
+}
+
+extern "C" __global__ void least(const float *in, float *out, int n)
+{
+    atomicMin((int *)out, -(int)(in[blockIdx.x * blockDim.x + threadIdx.x] * 1000));
+}
 """
 
 
@@ -56,18 +73,22 @@ extern "C" __global__ void ordered(const float *in, float *out, int n)
 def apart(monkeypatch):
     """Make every launch of more than two chunks use three processes; tells how often parts were run and in conflict."""
     told = {"run": 0, "conflict": 0}
-    original = parallel.run_apart
+    share, finish = parallel.Sharing._share, parallel.Sharing.finish
 
-    def counted(*args: Any) -> None:
+    def counted_share(self: parallel.Sharing, count: int) -> None:
         told["run"] += 1
+        share(self, count)
+
+    def counted_finish(self: parallel.Sharing) -> None:
         try:
-            original(*args)
+            finish(self)
         except parallel.Conflict:
             told["conflict"] += 1
             raise
 
-    monkeypatch.setattr(parallel, "WORTH", -1.0)
-    monkeypatch.setattr(parallel, "run_apart", counted)
+    monkeypatch.setattr(parallel, "START", -1.0)
+    monkeypatch.setattr(parallel.Sharing, "_share", counted_share)
+    monkeypatch.setattr(parallel.Sharing, "finish", counted_finish)
     monkeypatch.setattr(engine, "LEAST_CHUNK", 256)
     monkeypatch.setattr(engine, "MOST_CHUNK", 256)
     return told
@@ -96,6 +117,9 @@ def both(monkeypatch: pytest.MonkeyPatch, kernel: gpusim.Kernel, grid: int, bloc
         ("in_place", 1, 0),
         ("outside", 1, 0),
         ("ordered", 0, 0),
+        ("sums", 1, 0),
+        ("looks", 1, 1),
+        ("least", 0, 0),
     ],
 )
 def test_as_one_process(name, runs, conflicts, apart, monkeypatch):

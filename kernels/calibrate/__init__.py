@@ -1,0 +1,1 @@
+"""Microbenchmarks: one property of the hardware each; see docs/profiles.md."""
