@@ -51,7 +51,7 @@ def predicted(kernel, grid, block, args, **options):
 
 def test_a_long_copy_is_limited_by_dram_and_moves_each_byte_once(module):
     n = 1 << 24
-    p = predicted(module["copy"], n // 256, 256, [np.zeros(n, np.float32), np.zeros(n, np.float32), np.int32(1)])
+    p = predicted(module["copy"], n // 1024, 1024, [np.zeros(n, np.float32), np.zeros(n, np.float32), np.int32(1)])
     assert p.limiter in ("DRAM", "latency of L2 and DRAM") and p.model == "bounds" and p.device == "h200"
     assert p.dram_bytes_read == pytest.approx(4 * n, rel=0.02)
     assert p.dram_bytes_written == pytest.approx(4 * n, rel=0.02)

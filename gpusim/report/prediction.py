@@ -83,7 +83,7 @@ def bars(terminal: Terminal, rows: Sequence[tuple[str, float, str, str]], marked
     if not shown:
         return
     console = terminal.console
-    names, numbers, remarks = (max(len(row[k]) for row in shown) for k in (0, 2, 3))
+    names, numbers, remarks = (max(len(str(row[k])) for row in shown) for k in (0, 2, 3))
     room = console.width - 2 - names - numbers - 6 - (remarks + 2 if remarks else 0)
     width = max(5, min(WIDEST_BAR, room))
     block = "█" if (console.encoding or "").lower().startswith("utf") else "#"
