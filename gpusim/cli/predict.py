@@ -333,7 +333,8 @@ def _show_sweep(points: list[Point], sweep: Sweep) -> None:
     terminal.console.print()
     best = min(points, key=lambda point: point.milliseconds)
     if not sized or len({point.size for point in points}) == 1:
-        terminal.text(f"fastest: {_title(best)}", "", 0)
+        alike = longest <= 1.01 * best.milliseconds
+        terminal.text("all alike, within 1 %" if alike else f"fastest: {_title(best)}", "", 0)
     if timed and sweep.recorded is not None:
         terminal.text(f"measured: {sweep.recorded.source}; medians, summed over launches", "dim", 0)
     terminal.text(f"confidence: {section.slowest(best.predictions).confidence}", "dim", 0)
