@@ -27,7 +27,8 @@ Array = np.ndarray[Any, Any]
 PIPES = ("none", "fma", "fma_heavy", "alu", "xu", "fp64", "uniform", "tensor", "half")
 NONE, FMA, HEAVY, ALU, XU, FP64, UNIFORM, TENSOR, HALF = range(len(PIPES))
 
-_FMA = {"FFMA", "FMUL", "FADD", "FSWZADD"}
+# VIADD: recorded loops of it and ISETP issue an instruction a cycle, which the ALU pipe alone could not
+_FMA = {"FFMA", "FMUL", "FADD", "FSWZADD", "VIADD"}
 _HEAVY = {"IMAD", "IDP"}
 _XU = {"MUFU", "I2F", "F2I", "F2F", "FRND", "POPC", "FLO", "BREV", "I2I"}
 _FP64 = {"DADD", "DMUL", "DFMA", "DSETP", "DMNMX"}
@@ -173,7 +174,8 @@ def _row(meaning: Any, instruction: Instruction, c: dict[str, float]) -> tuple[i
     if opcode == "SHFL":
         return SHUFFLE, NONE, c["issue_shuffle"], c["latency_shuffle"], 0.0, 0
     if opcode in ("LDC", "ULDC", "LDCU"):
-        return CONSTANT, NONE, c["issue_constant"], c["latency_constant"], 0.0, 0
+        uniform = opcode != "LDC"
+        return CONSTANT, NONE, 0.0 if uniform else c["cost_constant_word"], c["latency_constant"], 0.0, 0
     pipe = pipe_of(instruction)
     if pipe == NONE:
         if opcode in ("S2R", "S2UR"):

@@ -31,12 +31,12 @@ PARAMETERS = (
     "block_start", "cost_atomic_sector", "cost_constant_word", "warp_start", "lsu_delay", "cost_predicated_off",
     "cost_shared_atomic", "write_back", "store_drain", "l2_hit_rate", "cost_lsu_issue", "l2_window",
     "cost_store_extra", "cost_red_lane", "dram_load", "dram_load_time", "dram_load_most",
-    "out_queue", "dram_jitter", "l2_jitter", "atomic_queue", "cost_special",
+    "out_queue", "dram_jitter", "l2_jitter", "atomic_queue", "cost_special", "local_back",
 )  # fmt: skip
 (P_SCHEDULERS, P_LAT_L1, P_LAT_L2, P_LAT_DRAM, P_LSU_QUEUE, P_L2_QUEUE, P_DRAM_QUEUE, P_TAG, P_L2_SECTOR, P_L2_LINE,
  P_L2_WSECTOR, P_L2_WLINE, P_DRAM_READ, P_DRAM_WRITE, P_DRAM_ISOLATED, P_BARRIER, P_BRANCH, P_INTERVAL, P_GAP, P_START,
  P_ATOMIC, P_CONSTANT, P_WARP_START, P_LSU_DELAY, P_OFF, P_SHARED_ATOMIC, P_WRITE_BACK, P_DRAIN, P_HIT_RATE,
- P_LSU_ISSUE, P_L2_WINDOW, P_STORE_EXTRA, P_RED, P_LOAD, P_LOAD_TIME, P_LOAD_MOST, P_OUT_QUEUE, P_JITTER, P_L2_JITTER, P_ATOMIC_QUEUE, P_SPECIAL) = range(len(PARAMETERS))  # fmt: skip
+ P_LSU_ISSUE, P_L2_WINDOW, P_STORE_EXTRA, P_RED, P_LOAD, P_LOAD_TIME, P_LOAD_MOST, P_OUT_QUEUE, P_JITTER, P_L2_JITTER, P_ATOMIC_QUEUE, P_SPECIAL, P_LOCAL_BACK) = range(len(PARAMETERS))  # fmt: skip
 
 UNITS = ("issue", "lsu", "l2_read", "dram", "fma", "alu", "xu", "fp64", "tensor", "barrier", "constant", "uniform",
          "l2_write", "atomic")  # fmt: skip
@@ -253,7 +253,9 @@ def simulate(  # one loop, so that numba keeps everything in registers
                 busy[U_CONSTANT] += p[P_CONSTANT] * r_waves[r]
                 finish = constant + latency[i]
             else:
-                finish = now + latency[i]
+                constant = max(constant, now) + c
+                busy[U_CONSTANT] += c
+                finish = constant + latency[i]
         elif g == 3 or g == 4 or g == 5 or g == 6 or g == 12:
             begun = max(now + p[P_LSU_DELAY], lsu)
             pipes[q, 0] = now + p[P_LSU_ISSUE]
@@ -267,7 +269,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
             else:
                 n = r_count[r]
                 c = max(n * p[P_TAG], data[i])
-                if g == 4:
+                if g == 4 or (g == 6 and extra[i] == 1):
                     c = max(n * p[P_TAG], data[i] + p[P_STORE_EXTRA])
                 elif g == 5:
                     c = max(n * p[P_TAG], p[P_RED] * r_serial[r])
@@ -375,6 +377,17 @@ def simulate(  # one loop, so that numba keeps everything in registers
                         out = sent + u
                         busy[U_L2_WRITE] += u
                         counts[3] += count
+                        moved += count * 32.0
+                        slot = (line ^ (line >> 11) ^ (line >> 23)) & seen_mask
+                        if dirty[slot] != line:  # a thread's memory is used again by the next one in its place
+                            low = 1 if bits & 3 else 0
+                            high = 1 if bits & 12 else 0
+                            u = (low + high) * p[P_DRAM_WRITE] * p[P_LOCAL_BACK]
+                            dram = max(dram, sent) + u
+                            busy[U_DRAM] += u
+                            counts[4] += 2.0 * (low + high) * p[P_LOCAL_BACK]
+                        dirty[slot] = line
+                        dirty_at[slot] = moved
                         if out > stores[b]:
                             stores[b] = out
                     else:
@@ -438,8 +451,8 @@ def simulate(  # one loop, so that numba keeps everything in registers
                                 tags[bank, way] = line
                                 valid[bank, way] = 0
                                 filled[bank, way] = at
+                                used[bank, way] = -1.0  # what is stored is the first to go
                             valid[bank, way] |= bits
-                            used[bank, way] = at
                         else:
                             slow = 1
                             there = max(out, atom) + latency[i] - p[P_LSU_DELAY]

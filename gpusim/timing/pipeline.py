@@ -25,6 +25,7 @@ MOST_FOLLOWED = 24_000_000  # of a wave's blocks
 WAVES = 7  # of blocks that are followed
 LASTING = 24  # waves that are simulated, the followed ones over and over
 SEEN_BITS = 18
+DIRTY_FIRST = 1 << 20  # bytes of dirty lines to be written, from which on the first loads wait
 
 
 @dataclass
@@ -139,7 +140,7 @@ def simulate(seen: Followed, profile: Model, cache: str) -> Simulation:
     memory = memory_of(seen, profile, share, active, cache)
     values = parameters(profile, active, seen.threads, memory, atomic_cycles(seen, profile))
     codes = codes_of(seen.codes_program, profile.values)
-    l1 = max(8 * 1024, int(profile["l1_bytes"]) - seen.occupancy.carveout)
+    l1 = max(8 * 1024, int((profile["l1_bytes"] - seen.occupancy.carveout) * profile["l1_usable"]))
     sets = max(1, l1 // LINE // L1_WAYS)
     begin, end = np.zeros(blocks), np.zeros(blocks)
     busy, counts = np.zeros(len(core.UNITS)), np.zeros(len(core.COUNTS))
@@ -163,6 +164,7 @@ def simulate(seen: Followed, profile: Model, cache: str) -> Simulation:
         cycles = _extrapolate(end, resident, blocks, share, most)
     used = busy[core.U_DRAM] / max(1.0, float(end.max()))
     cycles += min(1.0, used) * profile.cycles(memory.dirty / profile["dram_read_bandwidth"])
+    cycles += min(1.0, memory.dirty / DIRTY_FIRST) * profile.cycles(profile["dirty_first"] * 1e-6)
     return Simulation(
         cycles, begin, end, dict(zip(core.UNITS, busy, strict=True)), dict(zip(core.COUNTS, counts, strict=True)),
         dict(zip(core.WAITS, waits, strict=True)), issued, blocks, share, memory.loaded + memory.stored, memory.loaded,

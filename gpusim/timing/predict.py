@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpusim.errors import UnsupportedError, UsageError
-from gpusim.timing import core, pipeline
+from gpusim.timing import pipeline
 from gpusim.timing.model import Model, model_of
 
 CACHES = ("cold", "hot")
@@ -156,6 +156,18 @@ def from_followed(seen: pipeline.Followed, profile: Model, cache: str, notes: tu
     )  # fmt: skip
 
 
+def problem_milliseconds(launches: Sequence[Mapping[str, float]], cache: str, model: Model) -> float:
+    """Milliseconds of launches one after the other; each has its milliseconds "cold" and "hot".
+
+    Cold: L2 is flushed before the first one alone; the others find what it left, and each costs what the host needs to
+    launch it beside the one before (``overhead_next``).  Hot: all of them in one graph, over and over.
+    """
+    if cache == "hot":
+        return sum(launch["hot"] for launch in launches)
+    rest = sum(launch["hot"] + model["overhead_next"] * 1e-3 for launch in launches[1:])
+    return launches[0]["cold"] + rest
+
+
 def limiter_of(breakdown: dict[str, float], stalls: dict[str, float], milliseconds: float, overhead: float) -> str:
     """The busiest unit, if it is busy for most of the time, else what warps wait for most."""
     if overhead > 0.5 * milliseconds:
@@ -187,4 +199,4 @@ def confidence_of(seen: pipeline.Followed, profile: Model, breakdown: dict[str, 
     return "good: 5 % is usual on recorded launches"
 
 
-__all__ = ["Prediction", "core", "from_followed", "predict"]
+__all__ = ["Prediction", "from_followed", "predict", "problem_milliseconds"]
