@@ -24,13 +24,14 @@ from gpusim.cli.analyze import (
     refuse,
 )
 from gpusim.cli.catalogue import choose_size, compile_case
-from gpusim.cli.targets import Job, case_jobs, flags_of, in_order, macros_of, sizes_of
+from gpusim.cli.targets import Job, cache_of, case_jobs, flags_of, following, in_order, macros_of, sizes_of
 from gpusim.errors import UnsupportedError, UsageError
 from gpusim.kernels import Case
 from gpusim.report import prediction as section
 from gpusim.report.terminal import Style, Terminal, make_console
 from gpusim.result import SCHEMA
 from gpusim.runner import times
+from gpusim.timing.model import model_of
 from gpusim.timing.predict import CACHES, MODELS, Prediction
 from gpusim.timing.profiles import load
 
@@ -194,7 +195,7 @@ def _of_case(case: Case, sweep: Sweep) -> Iterator[Point]:
         chosen = [(n, "") for n in sweep.sizes] or [choose_size(case, module)]
         for size, note in chosen:
             jobs = case_jobs(module, case.build(size))
-            launches = [_predicted(job, sweep) for job in in_order(jobs)]
+            launches = [_predicted(job, sweep, number) for number, job in enumerate(in_order(jobs))]
             measured = recording.of(case.name, size, sweep.cache) if recording is not None and not flags else None
             yield Point(size, macros, launches, measured, note.replace("is counted", "is predicted"))
 
@@ -211,15 +212,17 @@ def _of_file(path: Path, sweep: Sweep) -> Iterator[Point]:
         yield Point(None, macros, [_predicted(job, sweep)])
 
 
-def _predicted(job: Job, sweep: Sweep) -> Launched:
+def _predicted(job: Job, sweep: Sweep, number: int = 0) -> Launched:
+    cache = cache_of(number, sweep.cache)
     found = job.kernel.predict(
-        job.grid, job.block, job.args, job.shared_bytes, device=sweep.device, cache=sweep.cache, model=sweep.model
+        job.grid, job.block, job.args, job.shared_bytes, device=sweep.device, cache=cache, model=sweep.model
     )
     if not math.isfinite(found.milliseconds):
         raise UnsupportedError(
             f"the pipeline model does not get to the end of {job.kernel.name}, whose warps wait in a way that it does "
             "not know: use --model bounds"
         )
+    found = following(found, number, sweep.cache, model_of(sweep.device))
     grid, block = (shape if isinstance(shape, tuple) else (shape,) for shape in (job.grid, job.block))
     return Launched(job.kernel.name, grid, block, found)
 

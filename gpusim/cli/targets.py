@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gpusim
 from gpusim.cli.catalogue import arguments
 from gpusim.errors import UsageError
 from gpusim.kernels import Problem
+from gpusim.timing.model import Model
+from gpusim.timing.predict import Prediction
 
 MOST_POINTS = 200
 
@@ -49,6 +51,18 @@ def in_order(jobs: Sequence[Job]) -> Iterator[Job]:
         yield job
         if dependent and number + 1 < len(jobs):
             job.launch()
+
+
+def cache_of(number: int, cache: str) -> str:
+    """What launch ``number`` of a problem finds: L2 is flushed before the first one alone."""
+    return "hot" if number else cache
+
+
+def following(found: Prediction, number: int, cache: str, model: Model) -> Prediction:
+    """A prediction with what it costs the host to launch it beside the one before (see problem_milliseconds)."""
+    if number == 0 or cache == "hot":
+        return found
+    return replace(found, milliseconds=found.milliseconds + model["overhead_next"] * 1e-3)
 
 
 # -- sweeps --------------------------------------------------------------------------------------------------------

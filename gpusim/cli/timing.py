@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gpusim.cli.targets import Job, in_order
+from gpusim.cli.targets import Job, cache_of, following, in_order
 from gpusim.errors import GpusimError, UsageError
 from gpusim.report.prediction import slowest, total
 from gpusim.result import Result
@@ -55,18 +55,22 @@ def predict_all(jobs: Sequence[Job], results: Sequence[Result], device: str | No
     try:
         chosen = profile_for(jobs[0].kernel.module.cubin.arch, device)
         steps = zip(in_order(jobs), results, strict=True)
-        return Timing([_predict(job, result, chosen, device or chosen.name) for job, result in steps])
+        found = []
+        for number, (job, result) in enumerate(steps):
+            one = _predict(job, result, chosen, device or chosen.name, cache_of(number, "cold"))
+            found.append(following(one, number, "cold", model_of(chosen)))
+        return Timing(found)
     except GpusimError as error:
         text = str(error)
         return Timing(why_not=text if text.startswith("no time") else f"no time is predicted: {text}")
 
 
-def _predict(job: Job, result: Result, chosen: profiles.Profile, device: str) -> Prediction:
+def _predict(job: Job, result: Result, chosen: profiles.Profile, device: str, cache: str) -> Prediction:
     blocks = math.prod(result.launch.grid)
     share = min(result.occupancy.blocks, math.ceil(blocks / chosen["sms"]))
     work = sum(i.executed for i in result.instructions) / blocks * share
     if bounds.have_numba() and work <= PIPELINE_WORK:
-        found = job.kernel.predict(job.grid, job.block, job.args, job.shared_bytes, device=device)
+        found = job.kernel.predict(job.grid, job.block, job.args, job.shared_bytes, device=device, cache=cache)
         if math.isfinite(found.milliseconds):
             return found
     note = "throughput and latency bounds; 'gpusim predict' follows the launch warp by warp"
@@ -77,5 +81,5 @@ def _predict(job: Job, result: Result, chosen: profiles.Profile, device: str) ->
     if arch != chosen.arch:
         notes.append(f"code for sm_{arch} is timed as if {chosen.device} executed it as it is")
     return bounds.bounded(
-        job.kernel, job.grid, job.block, job.args, job.shared_bytes, model_of(chosen), "cold", tuple(notes), result
+        job.kernel, job.grid, job.block, job.args, job.shared_bytes, model_of(chosen), cache, tuple(notes), result
     )

@@ -66,7 +66,7 @@ def sentence(predictions: Sequence[Prediction]) -> str:
     several = f"; {len(predictions)} launches" if len(predictions) > 1 else ""
     return (
         f"time: {duration(total(predictions))} on {device_title(worst.device)}, limited by {worst.limiter} "
-        f"(modelled, {CACHES[worst.cache]}{several})"
+        f"(modelled, {CACHES[predictions[0].cache]}{several})"
     )
 
 

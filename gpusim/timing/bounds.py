@@ -127,7 +127,7 @@ def from_counts(
         limiter = limiter_of(dict.fromkeys(breakdown, 0.0), stalls, spent, 0.0)
     sure = confidence_of(seen, profile, breakdown, spent + overhead)
     if sure.startswith(("good", "fair")):
-        sure = "fair: throughput and latency bounds, off by 11 % on average on recorded launches"
+        sure = "fair: throughput and latency bounds, off by 10 % on average on recorded launches"
     return Prediction(
         spent + overhead, limiter, breakdown | {LATENCY: latency / clock}, stalls, sure, "bounds", profile.name, cache,
         spent * clock, work.hit_rate(), work.l2_bytes(), read, written,
