@@ -174,8 +174,8 @@ def _row(meaning: Any, instruction: Instruction, c: dict[str, float]) -> tuple[i
     if opcode == "SHFL":
         return SHUFFLE, NONE, c["issue_shuffle"], c["latency_shuffle"], 0.0, 0
     if opcode in ("LDC", "ULDC", "LDCU"):
-        uniform = opcode != "LDC"
-        return CONSTANT, NONE, 0.0 if uniform else c["cost_constant_word"], c["latency_constant"], 0.0, 0
+        indexed = opcode == "LDC" and any(isinstance(o, Constant) and o.base is not None for o in instruction.operands)
+        return CONSTANT, NONE, c["cost_constant_word"] if indexed else 0.0, c["latency_constant"], 0.0, 0
     pipe = pipe_of(instruction)
     if pipe == NONE:
         if opcode in ("S2R", "S2UR"):

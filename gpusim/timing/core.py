@@ -31,12 +31,12 @@ PARAMETERS = (
     "block_start", "cost_atomic_sector", "cost_constant_word", "warp_start", "lsu_delay", "cost_predicated_off",
     "cost_shared_atomic", "write_back", "store_drain", "l2_hit_rate", "cost_lsu_issue", "l2_window",
     "cost_store_extra", "cost_red_lane", "dram_load", "dram_load_time", "dram_load_most",
-    "out_queue", "dram_jitter", "l2_jitter", "atomic_queue", "cost_special", "local_back",
+    "out_queue", "dram_jitter", "l2_jitter", "atomic_queue", "cost_special", "local_back", "dram_load_mixed",
 )  # fmt: skip
 (P_SCHEDULERS, P_LAT_L1, P_LAT_L2, P_LAT_DRAM, P_LSU_QUEUE, P_L2_QUEUE, P_DRAM_QUEUE, P_TAG, P_L2_SECTOR, P_L2_LINE,
  P_L2_WSECTOR, P_L2_WLINE, P_DRAM_READ, P_DRAM_WRITE, P_DRAM_ISOLATED, P_BARRIER, P_BRANCH, P_INTERVAL, P_GAP, P_START,
  P_ATOMIC, P_CONSTANT, P_WARP_START, P_LSU_DELAY, P_OFF, P_SHARED_ATOMIC, P_WRITE_BACK, P_DRAIN, P_HIT_RATE,
- P_LSU_ISSUE, P_L2_WINDOW, P_STORE_EXTRA, P_RED, P_LOAD, P_LOAD_TIME, P_LOAD_MOST, P_OUT_QUEUE, P_JITTER, P_L2_JITTER, P_ATOMIC_QUEUE, P_SPECIAL, P_LOCAL_BACK) = range(len(PARAMETERS))  # fmt: skip
+ P_LSU_ISSUE, P_L2_WINDOW, P_STORE_EXTRA, P_RED, P_LOAD, P_LOAD_TIME, P_LOAD_MOST, P_OUT_QUEUE, P_JITTER, P_L2_JITTER, P_ATOMIC_QUEUE, P_SPECIAL, P_LOCAL_BACK, P_LOAD_MIXED) = range(len(PARAMETERS))  # fmt: skip
 
 UNITS = ("issue", "lsu", "l2_read", "dram", "fma", "alu", "xu", "fp64", "tensor", "barrier", "constant", "uniform",
          "l2_write", "atomic")  # fmt: skip
@@ -106,6 +106,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
     atom = 0.0  # when L2 has done the atomics
     dram = 0.0
     load = 0.0  # DRAM's recent utilisation, and when it was that
+    writing = 0.0  # the part of it that writes
     load_at = 0.0
     seed = 20240229  # of what varies in DRAM's latency
     bar = 0.0
@@ -247,8 +248,9 @@ def simulate(  # one loop, so that numba keeps everything in registers
             freed = begun + c
         elif g == 11:
             c = cost[i]
-            if r >= 0:
-                c += p[P_CONSTANT] * (r_waves[r] - 1)
+            if c == 0.0:  # for all of a warp at once, on the uniform datapath
+                finish = now + latency[i]
+            elif r >= 0:
                 constant = max(constant, now) + p[P_CONSTANT] * r_waves[r]
                 busy[U_CONSTANT] += p[P_CONSTANT] * r_waves[r]
                 finish = constant + latency[i]
@@ -294,7 +296,8 @@ def simulate(  # one loop, so that numba keeps everything in registers
                         if way >= 0:
                             missing = bits & ~valid[bank, way]
                         if missing == 0:
-                            counts[0] += count
+                            if g != 6:
+                                counts[0] += count
                             used[bank, way] = at
                             there = max(at + latency[i] - p[P_LSU_DELAY], filled[bank, way])
                             if filled[bank, way] > at + latency[i]:
@@ -303,7 +306,8 @@ def simulate(  # one loop, so that numba keeps everything in registers
                                 finish = there
                             continue
                         need = (missing & 1) + (missing >> 1 & 1) + (missing >> 2 & 1) + (missing >> 3 & 1)
-                        counts[0] += count - need
+                        if g != 6:
+                            counts[0] += count - need
                         if way < 0:
                             way = 0
                             for x in range(1, l1_ways):
@@ -345,13 +349,16 @@ def simulate(  # one loop, so that numba keeps everything in registers
                                     busy[U_DRAM] += u
                                     counts[2] += 2.0 * (low + high)
                                     if sent > load_at:
-                                        load *= np.exp((load_at - sent) / p[P_LOAD_TIME])
+                                        fading = np.exp((load_at - sent) / p[P_LOAD_TIME])
+                                        load *= fading
+                                        writing *= fading
                                         load_at = sent
                                     load += u / p[P_LOAD_TIME]
                                     rho = min(load, p[P_LOAD_MOST])
                                     seed = (seed * 1103515245 + 12345) & 0x7FFFFFFF
-                                    late = -np.log((seed + 1.0) / 2147483649.0)
-                                    late *= p[P_JITTER] + p[P_LOAD] * rho / (1.0 - rho)
+                                    late = -np.log((seed + 1.0) / 2147483649.0) * p[P_JITTER]
+                                    mixed = 1.0 + p[P_LOAD_MIXED] * writing / load
+                                    late += p[P_LOAD] * mixed * rho / (1.0 - rho)
                                     there = max(there, dram + p[P_LAT_DRAM] + late)
                                     seen_there[slot] = there
                         valid[bank, way] |= missing
@@ -431,9 +438,12 @@ def simulate(  # one loop, so that numba keeps everything in registers
                                 dram = max(dram, sent) + u
                                 busy[U_DRAM] += u
                                 if sent > load_at:
-                                    load *= np.exp((load_at - sent) / p[P_LOAD_TIME])
+                                    fading = np.exp((load_at - sent) / p[P_LOAD_TIME])
+                                    load *= fading
+                                    writing *= fading
                                     load_at = sent
                                 load += u / p[P_LOAD_TIME]
+                                writing += u / p[P_LOAD_TIME]
                                 counts[4] += count * p[P_WRITE_BACK]
                             dirty[slot] = line
                             dirty_at[slot] = moved

@@ -66,6 +66,7 @@ DERIVED: dict[str, Callable[[Profile], float]] = {
     "dirty_read": lambda p: p["l2_dirty_read"],
     "atomic_pass": lambda p: 1 / p["atomic_one_address"],
     "atomic_places": lambda p: p["atomic_random"] / p["atomic_one_address"],
+    **{f"slot_gap_{n}": lambda p, n=n: p[f"slot_gap_{n}"] for n in (64, 128, 256, 512, 1024)},
     "overhead_hot": lambda p: p["launch_graph"],
     "overhead_cold": lambda p: p["launch_event_flushed"],
 }

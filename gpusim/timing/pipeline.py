@@ -25,6 +25,7 @@ MOST_FOLLOWED = 24_000_000  # of a wave's blocks
 WAVES = 7  # of blocks that are followed
 LASTING = 24  # waves that are simulated, the followed ones over and over
 SEEN_BITS = 18
+SLOT_SIZES = (64, 128, 256, 512, 1024)  # threads of a block whose way to a free place was measured
 DIRTY_FIRST = 1 << 20  # bytes of dirty lines to be written, from which on the first loads wait
 
 
@@ -88,6 +89,7 @@ def parameters(profile: Model, sms: int, threads: int, memory: Memory, atomic: f
     values["cost_atomic_sector"] = max(c["cost_atomic_sector"], atomic * sms)
     values["write_back"] = memory.write_back
     values["block_interval"] = c["block_interval"] * sms * (1.0 if threads <= 512 else c["block_interval_large"])
+    values["block_gap"] = c["block_gap"] + np.interp(threads, SLOT_SIZES, [c[f"slot_gap_{n}"] for n in SLOT_SIZES])
     values["l2_window"] = c["l2_bytes"] * c["l2_usable"] / sms
     return np.array([values[name] for name in core.PARAMETERS])
 

@@ -21,6 +21,7 @@ Array = np.ndarray[Any, Any]
 SAMPLED = 3  # of the sectors of a wave, one in 2**SAMPLED is looked at
 MOST_THREADS = 1 << 19  # of a wave that is executed together
 MOST_WAVE_ISSUES = 1_500_000  # warp instructions of a wave that are followed
+MOST_WAVE_STEPS = 400  # basic blocks that it goes through
 SECTOR = 32
 
 
@@ -98,12 +99,13 @@ def _wave(ready: Any, numbers: Array, sms: int) -> tuple[_WaveListener, int]:
     kernel = ready.kernel
     listener = _WaveListener(sms, int(numbers[0]))
     engine = ready.engine(Engine, code_for(kernel), (listener,), chunk_threads=1 << 30)
-    issued = 0
+    issued = steps = 0
 
     def log(number: int) -> None:
-        nonlocal issued
+        nonlocal issued, steps
         issued += engine.chunk.warp_count * len(kernel.program.blocks[number])
-        if issued > MOST_WAVE_ISSUES:
+        steps += 1
+        if issued > MOST_WAVE_ISSUES or steps > MOST_WAVE_STEPS:
             raise Enough
 
     engine.log = log
