@@ -13,5 +13,9 @@ setup(
         "gpusim.runner",
     ],
     package_dir={"gpusim": "gpusim", "gpusim.kernels": "kernels", "gpusim.runner": "runner"},
-    package_data={"gpusim": ["py.typed", "sass/*.npz", "timing/*.json", "timing/profiles/*.json"], "gpusim.kernels": ["**/*.cu", "**/*.cuh"], "gpusim.runner": ["recorded/*.gz", "recorded/*.json"]},
+    package_data={
+        "gpusim": ["py.typed", "sass/*.npz", "timing/*.json", "timing/profiles/*.json"],
+        "gpusim.kernels": ["**/*.cu", "**/*.cuh"],
+        "gpusim.runner": ["recorded/*.gz", "recorded/*.json"],
+    },
 )

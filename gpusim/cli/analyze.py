@@ -25,8 +25,11 @@ from gpusim.cli.catalogue import (
     execute,
     thread_instructions,
 )
+from gpusim.cli.targets import Job, case_jobs
+from gpusim.cli.timing import Timing, predict_all
 from gpusim.errors import InputError, UsageError
 from gpusim.kernels import Case
+from gpusim.report import prediction
 from gpusim.report.terminal import Style, Terminal, make_console
 from gpusim.result import SCHEMA, Result
 from gpusim.trace import TraceRecorder, load_trace
@@ -50,6 +53,8 @@ class Options:
     compiler: tuple[str, ...]
     trace: Path | None = None
     execute: bool = False
+    predict: bool = False
+    device: str | None = None
 
 
 @dataclass
@@ -63,6 +68,7 @@ class Analysis:
     case: Case | None = None
     size: int | None = None
     check: Check | None = None
+    timing: Timing = field(default_factory=Timing)
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -98,6 +104,8 @@ def compiler_options(defines: Sequence[str], includes: Sequence[str], others: Se
 @target_options
 @click.option("--trace", type=click.Path(path_type=Path), metavar="FILE", help="Record the launches to a trace file.")
 @click.option("--execute", is_flag=True, help="Execute every thread, also where counters do not need it.")
+@click.option("--predict/--no-predict", default=True, help="Also model the time; on by default.")
+@click.option("--device", metavar="NAME|FILE.json", help="Device profile for the time; one of the architecture.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of the report.")
 @click.option("--max-rows", type=click.IntRange(min=1), default=12, show_default=True, help="Longest table.")
 @click.option("--all", "show_all", is_flag=True, help="All rows, and metrics that are zero.")
@@ -180,7 +188,11 @@ def _run_case(case: Case, options: Options) -> Analysis:
         )
     if case.wrong:
         notes.append(f"wrong on purpose: {case.wrong}")
-    return Analysis("catalogue", case.name, results, notes, case, size, checked)
+    timing = Timing()
+    if options.predict:
+        with progress_bar(f"{case.name}: time"):
+            timing = predict_all(case_jobs(module, case.build(size)), results, options.device)
+    return Analysis("catalogue", case.name, results, notes, case, size, checked, timing)
 
 
 @dataclass(frozen=True)
@@ -216,11 +228,16 @@ def _run_file(path: Path, options: Options) -> Analysis:
     with _recorder(options.trace) as listeners, progress_bar(kernel.name) as progress:
         run = kernel.launch if options.execute or listeners else kernel.count
         result = run(wanted.grid, wanted.block, wanted.args, wanted.shared, listeners=listeners, progress=progress)
-    return Analysis(files.kind_of(path), str(path), [result], wanted.notes)
+    timing = Timing()
+    if options.predict:
+        job = Job(kernel, wanted.grid, wanted.block, wanted.args, wanted.shared)
+        with progress_bar(f"{kernel.name}: time"):
+            timing = predict_all([job], [result], options.device)
+    return Analysis(files.kind_of(path), str(path), [result], wanted.notes, timing=timing)
 
 
 def _run_trace(path: Path, options: Options) -> Analysis:
-    refused = ("kernel", "grid", "block", "shared", "args", "size", "arch", "compiler", "trace", "execute")
+    refused = ("kernel", "grid", "block", "shared", "args", "size", "arch", "compiler", "trace", "execute", "device")
     refuse(options, "a trace, which is counted as it was recorded", *refused)
     trace = load_trace(path)
     return Analysis("trace", str(path), trace.count(), [f"recounted from a trace by gpusim {trace.made_by}"])
@@ -282,6 +299,9 @@ def document(analysis: Analysis) -> dict[str, Any]:
     found["target"] = {"kind": analysis.kind, "name": analysis.target}
     found["verdict"] = asdict(report.verdict_of(analysis.results))
     found["notes"] = analysis.notes
+    timing = analysis.timing.to_json()
+    if timing is not None:
+        found["prediction"] = timing
     case = analysis.case
     if case is not None and analysis.check is not None:
         found["catalogue"] = {
@@ -307,6 +327,11 @@ def show(analysis: Analysis, style: Style) -> None:
         terminal.text(f"result: {analysis.check.text}", "bold red" if failed else "", 0)
         for difference in analysis.check.differences[:3]:
             terminal.text(difference, indent=2)
+    predictions = analysis.timing.predictions
+    if predictions:
+        prediction.show_line(terminal, predictions)
+    elif analysis.timing.why_not:
+        terminal.text(analysis.timing.why_not, "dim", 0)
     if analysis.case is not None:
         terminal.text(f"{analysis.case.name}: {analysis.case.title}", "dim", 0)
     for note in analysis.notes:
@@ -316,6 +341,8 @@ def show(analysis: Analysis, style: Style) -> None:
     for number, result in enumerate(analysis.results, 1):
         if len(analysis.results) > 1:
             terminal.rule(f"launch {number} of {len(analysis.results)}")
+        if predictions:
+            prediction.show_breakdown(terminal, predictions[number - 1])
         terminal.report(report.collect(result))
     if analysis.case is not None:
         terminal.heading("Lesson")

@@ -20,6 +20,7 @@ from gpusim.cli.compare import compare
 from gpusim.cli.counters import counters
 from gpusim.cli.doctor import doctor
 from gpusim.cli.listing import list_cases
+from gpusim.cli.predict import predict
 from gpusim.cli.run import run
 from gpusim.cli.validate import validate
 from gpusim.errors import CompileError, GpusimError
@@ -79,6 +80,7 @@ def main(context: click.Context) -> None:
 
 
 main.add_command(analyze)
+main.add_command(predict)
 main.add_command(calibrate)
 main.add_command(compare)
 main.add_command(run)

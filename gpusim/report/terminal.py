@@ -113,9 +113,10 @@ class Terminal:
         columns = [_words("kernel"), _number("instructions"), _number("unsupported")]
         self.table(columns, [(name, f"{total:,}", f"{bad:,}") for name, total, bad in rows])
 
-    def table(self, columns: Sequence[Column | str], rows: Iterable[Sequence[str | Text]]) -> None:
+    def table(self, columns: Sequence[Column | str], rows: Iterable[Sequence[str | Text]], header: bool = True) -> None:
         """A table whose number columns are never cut: only columns made by ``_words`` may wrap."""
         table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
+        table.show_header = header
         for row in rows:
             table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
         self._indented(table)

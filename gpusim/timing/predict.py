@@ -116,6 +116,15 @@ def predict(
     broken = kernel.program.unsupported()
     if broken:
         raise UnsupportedError(str(broken[0]))
+    from gpusim.timing import bounds
+
+    if model == "pipeline" and not bounds.have_numba():
+        raise UsageError(f"the pipeline model needs numba: {bounds.HINT}, or use the model bounds")
+    if model == "auto" and not bounds.have_numba():
+        notes.append(f"numba is not installed, so the model bounds was used; the pipeline model: {bounds.HINT}")
+        model = "bounds"
+    if model == "bounds":
+        return bounds.bounded(kernel, grid, block, args, shared_bytes, profile, cache, tuple(notes))
     ready = kernel.prepare(grid, block, args, shared_bytes)
     seen = pipeline.follow_launch(ready, int(profile["sms"]))
     return from_followed(seen, profile, cache, tuple(notes))
