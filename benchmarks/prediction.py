@@ -108,14 +108,14 @@ def other_rows(model: Model) -> Iterator[Row]:
     measured = {entry["id"]: entry for entry in content["times"]}
     module = gpusim.compile(str(DATA / "timed_kernels.cu"), arch="sm_90")
     for launch in content["plan"]["launches"]:
-        args = [
-            np.dtype(a["scalar"]).type(a["value"]) if "scalar" in a else make_buffer(a) for a in launch["args"]
-        ]
+        args = [np.dtype(a["scalar"]).type(a["value"]) if "scalar" in a else make_buffer(a) for a in launch["args"]]
         predicted, seconds = predicted_times(
             model, module[launch["kernel"]], tuple(launch["grid"]), tuple(launch["block"]), args, launch["shared"]
         )
         entry = measured[launch["id"]]
-        yield Row("others", launch["kernel"], launch["size"], predicted, {c: entry[c]["median"] for c in CACHES}, seconds)
+        yield Row(
+            "others", launch["kernel"], launch["size"], predicted, {c: entry[c]["median"] for c in CACHES}, seconds
+        )
 
 
 def wrong_pairs(rows: list[Row]) -> tuple[int, list[str], float | None]:
@@ -184,7 +184,9 @@ def picture(launches: list[Row], others: list[Row], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(6.4, 6.0))
     groups = {"fitted on": [r for r in launches if r.family in FITTED]}
     groups |= {"not fitted on": [r for r in launches if r.family not in FITTED], "other kernels": others}
-    for (title, rows), marker, colour in zip(groups.items(), "o^s", ("tab:blue", "tab:orange", "tab:green"), strict=True):
+    for (title, rows), marker, colour in zip(
+        groups.items(), "o^s", ("tab:blue", "tab:orange", "tab:green"), strict=True
+    ):
         x = [r.measured[c] for r in rows for c in CACHES]
         y = [r.predicted[c] for r in rows for c in CACHES]
         axes.scatter(x, y, s=12, marker=marker, alpha=0.6, label=title, color=colour, linewidths=0)

@@ -204,7 +204,9 @@ class Kernel:
         memory.build()
         local_bytes = self._local_bytes()
         banks = self._banks(shape, threads, bound.parameters, local_bytes)
-        return Prepared(self, shape, threads, int(shared_bytes), memory, bound, variables, banks, module.runtime(function))
+        return Prepared(
+            self, shape, threads, int(shared_bytes), memory, bound, variables, banks, module.runtime(function)
+        )
 
     def _run(
         self,
@@ -220,7 +222,7 @@ class Kernel:
         shape, threads, memory, bound = ready.grid, ready.block, ready.memory, ready.bound
         function, module, runtime = self.function, self.module, ready.runtime
         collector, sampler = Collector(self.program), PatternSampler(self.program)
-        hearing = (collector, sampler, *listeners)
+        hearing: tuple[Listener, ...] = (collector, sampler, *listeners)
 
         def engine_of(kind: type[Engine], compiled: Compiled) -> Engine:
             return ready.engine(kind, compiled, hearing)

@@ -66,8 +66,8 @@ class Codes:
 
     ``cost``: cycles that the pipe of a scheduler is busy; ``latency``: cycles to the result of instructions whose
     result is waited for by scoreboard; ``data``: 128-byte wavefronts that a global access moves at least;
-    ``slots``: cycles that the scheduler cannot issue again; ``extra``: threads that a barrier waits for (0: the block), groups that a wait leaves open, or 1 where no thread
-    waits.
+    ``slots``: cycles until the scheduler can issue again; ``extra``: threads that a barrier waits for (0: the block),
+    groups that a wait leaves open, or 1 for a store to local memory and for an atomic whose result is used.
     """
 
     stall: Array
@@ -168,7 +168,7 @@ def _row(meaning: Any, instruction: Instruction, c: dict[str, float]) -> tuple[i
         if opcode == "LDGDEPBAR":
             return GROUP, NONE, 0.0, 0.0, 0.0, 0
         if opcode == "DEPBAR":
-            numbers = [int(o.value) for o in instruction.operands if isinstance(getattr(o, "value", None), int)]
+            numbers = [int(o.value) for o in instruction.operands if isinstance(o, Immediate)]
             return GROUP_WAIT, NONE, 0.0, 0.0, 0.0, numbers[0] if numbers else 0
         return CONTROL, NONE, 0.0, c["latency_special"], 0.0, 0
     if opcode == "SHFL":

@@ -16,27 +16,28 @@ try:
     from numba import njit
 except ImportError:  # the extra ``timing`` is not installed; only tiny kernels are worth running like this
 
-    def njit(*_: Any, **__: Any) -> Any:  # type: ignore[no-redef]
+    def njit(*_: Any, **__: Any) -> Any:
         """Leave the function as it is."""
         return lambda function: function
 
 
 Array = np.ndarray[Any, Any]
 
-# parameters of the core, by place; the profile's constants of the same names (see predict.parameters)
+# parameters of the core, by place; the model's numbers of the same names (see pipeline.parameters)
 PARAMETERS = (
-    "schedulers", "latency_l1", "latency_l2", "latency_dram", "lsu_queue", "l2_queue", "dram_queue", "cost_tag",
-    "cost_l2_sector", "cost_l2_line", "cost_l2_write_sector", "cost_l2_write_line", "cost_dram_read",
-    "cost_dram_write", "cost_dram_isolated", "cost_barrier", "cost_branch", "block_interval", "block_gap",
-    "block_start", "cost_atomic_sector", "cost_constant_word", "warp_start", "lsu_delay", "cost_predicated_off",
-    "cost_shared_atomic", "write_back", "store_drain", "l2_hit_rate", "cost_lsu_issue", "l2_window",
-    "cost_store_extra", "cost_red_lane", "dram_load", "dram_load_time", "dram_load_most",
-    "out_queue", "dram_jitter", "l2_jitter", "atomic_queue", "cost_special", "local_back", "dram_load_mixed",
+    "schedulers", "latency_l2", "latency_dram", "lsu_queue", "l2_queue", "dram_queue", "cost_tag", "cost_l2_sector",
+    "cost_l2_line", "cost_l2_write_sector", "cost_l2_write_line", "cost_dram_read", "cost_dram_write",
+    "cost_dram_isolated", "cost_barrier", "cost_branch", "block_interval", "block_gap", "block_start",
+    "cost_atomic_sector", "cost_constant_word", "warp_start", "lsu_delay", "cost_predicated_off", "write_back",
+    "store_drain", "cost_lsu_issue", "l2_window", "cost_store_extra", "cost_red_lane", "dram_load", "dram_load_time",
+    "dram_load_most", "out_queue", "dram_jitter", "l2_jitter", "atomic_queue", "cost_special", "local_back",
+    "dram_load_mixed",
 )  # fmt: skip
-(P_SCHEDULERS, P_LAT_L1, P_LAT_L2, P_LAT_DRAM, P_LSU_QUEUE, P_L2_QUEUE, P_DRAM_QUEUE, P_TAG, P_L2_SECTOR, P_L2_LINE,
- P_L2_WSECTOR, P_L2_WLINE, P_DRAM_READ, P_DRAM_WRITE, P_DRAM_ISOLATED, P_BARRIER, P_BRANCH, P_INTERVAL, P_GAP, P_START,
- P_ATOMIC, P_CONSTANT, P_WARP_START, P_LSU_DELAY, P_OFF, P_SHARED_ATOMIC, P_WRITE_BACK, P_DRAIN, P_HIT_RATE,
- P_LSU_ISSUE, P_L2_WINDOW, P_STORE_EXTRA, P_RED, P_LOAD, P_LOAD_TIME, P_LOAD_MOST, P_OUT_QUEUE, P_JITTER, P_L2_JITTER, P_ATOMIC_QUEUE, P_SPECIAL, P_LOCAL_BACK, P_LOAD_MIXED) = range(len(PARAMETERS))  # fmt: skip
+(P_SCHEDULERS, P_LAT_L2, P_LAT_DRAM, P_LSU_QUEUE, P_L2_QUEUE, P_DRAM_QUEUE, P_TAG, P_L2_SECTOR, P_L2_LINE,
+ P_L2_WSECTOR, P_L2_WLINE, P_DRAM_READ, P_DRAM_WRITE, P_DRAM_ISOLATED, P_BARRIER, P_BRANCH, P_INTERVAL, P_GAP,
+ P_START, P_ATOMIC, P_CONSTANT, P_WARP_START, P_LSU_DELAY, P_OFF, P_WRITE_BACK, P_DRAIN, P_LSU_ISSUE, P_L2_WINDOW,
+ P_STORE_EXTRA, P_RED, P_LOAD, P_LOAD_TIME, P_LOAD_MOST, P_OUT_QUEUE, P_JITTER, P_L2_JITTER, P_ATOMIC_QUEUE,
+ P_SPECIAL, P_LOCAL_BACK, P_LOAD_MIXED) = range(len(PARAMETERS))  # fmt: skip
 
 UNITS = ("issue", "lsu", "l2_read", "dram", "fma", "alu", "xu", "fp64", "tensor", "barrier", "constant", "uniform",
          "l2_write", "atomic")  # fmt: skip
@@ -341,9 +342,8 @@ def simulate(  # one loop, so that numba keeps everything in registers
                                 owed[i] += dram_share[i]
                                 if owed[i] >= 1.0:
                                     owed[i] -= 1.0
-                                    if low + high == 2:
-                                        u = 2.0 * p[P_DRAM_READ]
-                                    else:
+                                    u = 2.0 * p[P_DRAM_READ]
+                                    if low + high < 2:
                                         u = p[P_DRAM_READ] * p[P_DRAM_ISOLATED]
                                     dram = max(dram, sent) + u
                                     busy[U_DRAM] += u

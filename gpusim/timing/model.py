@@ -18,6 +18,7 @@ from gpusim.timing.profiles import Profile, load
 KIB = 1024
 # bytes of L1 and shared memory together: CUDA C++ Programming Guide, "Compute Capabilities"
 L1_BYTES = {75: 96, 80: 192, 86: 128, 87: 192, 88: 128, 89: 128, 90: 256, 100: 256, 103: 256, 110: 256, 120: 128}
+SLOT_SIZES = (64, 128, 256, 512, 1024)  # threads of a block whose way to a free place was measured
 SCHEDULERS = 4  # an SM, on all these architectures
 
 # name in the model: from a profile
@@ -66,7 +67,6 @@ DERIVED: dict[str, Callable[[Profile], float]] = {
     "dirty_read": lambda p: p["l2_dirty_read"],
     "atomic_pass": lambda p: 1 / p["atomic_one_address"],
     "atomic_places": lambda p: p["atomic_random"] / p["atomic_one_address"],
-    **{f"slot_gap_{n}": lambda p, n=n: p[f"slot_gap_{n}"] for n in (64, 128, 256, 512, 1024)},
     "overhead_hot": lambda p: p["launch_graph"],
     "overhead_cold": lambda p: p["launch_event_flushed"],
 }
@@ -105,6 +105,7 @@ def model_of(device: str | Profile, **other: float) -> Model:
     if profile.arch not in L1_BYTES:
         raise UsageError(f"the profile {profile.name} is of sm_{profile.arch}, which the model does not know")
     values = {name: float(rule(profile)) for name, rule in DERIVED.items()}
+    values |= {f"slot_gap_{size}": profile[f"slot_gap_{size}"] for size in SLOT_SIZES}
     values |= fitted()
     values |= other
     # what varies in DRAM's latency comes on top of the rest

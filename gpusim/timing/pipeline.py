@@ -12,7 +12,7 @@ from gpusim.errors import ExecutionError
 from gpusim.machine.limits import Occupancy, occupancy
 from gpusim.timing import core
 from gpusim.timing.codes import codes_of
-from gpusim.timing.model import Model
+from gpusim.timing.model import SLOT_SIZES, Model
 from gpusim.timing.streams import Streams
 from gpusim.timing.tracing import Sharing, follow, sharing
 
@@ -25,7 +25,6 @@ MOST_FOLLOWED = 24_000_000  # of a wave's blocks
 WAVES = 7  # of blocks that are followed
 LASTING = 24  # waves that are simulated, the followed ones over and over
 SEEN_BITS = 18
-SLOT_SIZES = (64, 128, 256, 512, 1024)  # threads of a block whose way to a free place was measured
 DIRTY_FIRST = 1 << 20  # bytes of dirty lines to be written, from which on the first loads wait
 
 
@@ -150,9 +149,9 @@ def simulate(seen: Followed, profile: Model, cache: str) -> Simulation:
     r = streams.records
     issued = core.simulate(
         codes.stall, codes.write, codes.read, codes.wait, codes.kind, codes.pipe, codes.cost, codes.latency,
-        codes.data, codes.extra, codes.slots, streams.start, streams.ops, streams.accesses, seen.warps, traced, r.wavefronts,
-        r.space, r.first, r.count, r.serial, r.lines, r.sectors, memory.fresh, blocks, resident, MOST_SIMULATED, values, sets, L1_WAYS,
-        SEEN_BITS, begin, end, busy, counts, waits,
+        codes.data, codes.extra, codes.slots, streams.start, streams.ops, streams.accesses, seen.warps, traced,
+        r.wavefronts, r.space, r.first, r.count, r.serial, r.lines, r.sectors, memory.fresh, blocks, resident,
+        MOST_SIMULATED, values, sets, L1_WAYS, SEEN_BITS, begin, end, busy, counts, waits,
     )  # fmt: skip
     if issued < 0:
         raise ExecutionError("the warps of a block wait for one another for ever in the pipeline model")
@@ -164,8 +163,8 @@ def simulate(seen: Followed, profile: Model, cache: str) -> Simulation:
         counts *= blocks / done
     else:
         cycles = _extrapolate(end, resident, blocks, share, most)
-    used = busy[core.U_DRAM] / max(1.0, float(end.max()))
-    cycles += min(1.0, used) * profile.cycles(memory.dirty / profile["dram_read_bandwidth"])
+    busiest = busy[core.U_DRAM] / max(1.0, float(end.max()))
+    cycles += min(1.0, busiest) * profile.cycles(memory.dirty / profile["dram_read_bandwidth"])
     cycles += min(1.0, memory.dirty / DIRTY_FIRST) * profile.cycles(profile["dirty_first"] * 1e-6)
     return Simulation(
         cycles, begin, end, dict(zip(core.UNITS, busy, strict=True)), dict(zip(core.COUNTS, counts, strict=True)),
@@ -233,16 +232,15 @@ def memory_of(seen: Followed, profile: Model, share: float, active: int, cache: 
         amount = size * scale * shared.alone[index]
         fetched.append((int(index), amount))
     a_wave = sum(amount for _, amount in fetched)
-    kept = min(1.0, capacity / max(1.0, a_wave))
     for index, amount in fetched:
-        again = min(1.0, shared.again[index] * max(1.0, kept * min(waves - 1, capacity / max(1.0, a_wave))))
-        whole = amount * (1 + (waves - 1) * (1 - min(1.0, shared.again[index])))
+        whole = amount * (1 + (waves - 1) * (1 - shared.again[index]))
         if kinds[index]:
             stored += whole
         else:
             loaded += whole
-        del again
-    fresh = shared.alone * (1.0 - np.clip(shared.again * kept, 0, 1) * (waves > 1))
+    # L2 keeps what came with the last wave, a part of it, or with the last few
+    retained = min(max(waves - 1.0, 0.0), capacity / max(1.0, a_wave))
+    fresh = shared.alone * (1.0 - np.clip(shared.again * retained, 0.0, 1.0))
     footprint = loaded + stored
     if cache == "hot":
         fresh = fresh * (1.0 - hit_share(profile, footprint))

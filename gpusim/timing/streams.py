@@ -75,11 +75,11 @@ class StreamRecorder:
         self.program, self.most = program, most
         self.issued = 0
         self.steps: list[int] = []
-        self.masks: list[Array | None] = []  # by step: (blocks, warps) bool, None for all
+        self.masks: list[Any] = []  # by step: (blocks, warps) bool, None for all
         self.events: list[tuple[int, int, Array]] = []  # (step, instruction, record of every warp)
         self.engine: Engine | None = None
         self._last_mask: Any = None
-        self._last_warps: Array | None = None
+        self._last_warps: Any = None
         self._tables: list[list[Array]] = [[] for _ in range(5)]
         self._pieces: list[tuple[Array, Array]] = []
         self._records = 0
@@ -227,13 +227,13 @@ class StreamRecorder:
         bits = np.left_shift(1, picked & 3).astype(np.int64)
         masks = np.add.reduceat(bits, starts) if len(starts) else np.zeros(0, np.int64)
         self._pieces.append((line[new_line], masks.astype(np.int8)))
-        first = self._lines + np.concatenate([[0], np.cumsum(counts)[:-1]])
+        begins: Array = self._lines + np.concatenate([[0], np.cumsum(counts)[:-1]])
         self._lines += int(counts.sum())
         serial = None
         if event.op.operation in ("atomic", "reduce") and event.space == "global":
             addresses = np.broadcast_to(event.addresses, (rows, event.threads)).reshape(-1, 32)
             serial = rules.global_atomic_passes(addresses, lanes, event.op.width, global_atomic_name(event.op))
-        base = self._add(counts, SPACES[event.space], first, counts, serial)
+        base = self._add(counts, SPACES[event.space], begins, counts, serial)
         found = np.where(counts > 0, base + np.arange(len(counts)), NO_RECORD).astype(np.int32)
         return self._spread(found, rows)
 
@@ -313,8 +313,8 @@ class StreamRecorder:
                 ends = np.cumsum(sizes)
                 offset = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - sizes, sizes)
                 op = (np.repeat(firsts[steps[mine]], sizes) + offset).astype(np.int32)
-                place = np.repeat(step_start[mine], sizes) + offset
-                known = {key: (op, slot_of[place])} if len(known) > 64 else known | {key: (op, slot_of[place])}
+                where: Array = np.repeat(step_start[mine], sizes) + offset
+                known = {key: (op, slot_of[where])} if len(known) > 64 else known | {key: (op, slot_of[where])}
             op, slot = known[key]
             ops.append(op)
             accesses.append(np.where(slot >= 0, table[slot, w], NO_RECORD).astype(np.int32))

@@ -38,7 +38,7 @@ def slope(body: str, block: int = 32, step: int = 256) -> float:
 
 def test_dependent_arithmetic() -> None:
     assert slope("v = v * a + 1.0f;") == pytest.approx(4, abs=0.3)
-    assert slope("asm volatile(\"ex2.approx.ftz.f32 %0, %0;\" : \"+f\"(v));") == pytest.approx(17, abs=3)
+    assert slope('asm volatile("ex2.approx.ftz.f32 %0, %0;" : "+f"(v));') == pytest.approx(17, abs=3)
 
 
 def test_independent_warps_share_the_pipes() -> None:
@@ -93,7 +93,9 @@ def test_without_wait_masks_it_would_be_another_model() -> None:
 
 def test_barriers_wait_for_all() -> None:
     source = """
-    extern "C" __global__ void k(int* out, int n) { for (int i = 0; i < n; ++i) __syncthreads(); out[threadIdx.x] = 1; }"""
+    extern "C" __global__ void k(int* out, int n) {
+      for (int i = 0; i < n; ++i) __syncthreads();
+      out[threadIdx.x] = 1; }"""
 
     def each(block: int) -> float:
         few, many = (cycles(source, 1, block, [np.zeros(1024, np.int32), np.int32(n)]) for n in (64, 128))

@@ -1,7 +1,7 @@
 """Bytes, hits and stalls of the pipeline model beside what Nsight Compute counted on an H200, caches flushed before.
 
-``tests/data/h200_hardware.json.gz``: ``python runner/record.py PLAN OUT --hardware`` and ``--stalls`` on the catalogue's
-launches that fill the chip.
+``tests/data/h200_hardware.json.gz``: ``python runner/record.py PLAN OUT --hardware``, and ``--stalls``, on launches of
+the catalogue that fill the chip.
 """
 
 from __future__ import annotations

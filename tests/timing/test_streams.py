@@ -62,7 +62,9 @@ def test_streams_are_what_is_counted(case: kernels.Case) -> None:
         if spaces == {1} and meaning.space == "global":
             take = np.repeat(streams.records.first[mine], streams.records.count[mine])
             ends = np.cumsum(streams.records.count[mine])
-            take = take + np.arange(len(take)) - np.repeat(ends - streams.records.count[mine], streams.records.count[mine])
+            take = (
+                take + np.arange(len(take)) - np.repeat(ends - streams.records.count[mine], streams.records.count[mine])
+            )
             bits = streams.records.sectors[take].astype(int)
             sectors = sum(int((bits >> k & 1).sum()) for k in range(4))
             assert sectors == rows[index].sectors, rows[index].sass
@@ -83,9 +85,7 @@ def test_blocks_are_apart() -> None:
 
 
 def test_following_stops() -> None:
-    module = gpusim.compile(
-        'extern "C" __global__ void k(float* x, int n) { for (int i = 0; i < n; ++i) x[i] = i; }'
-    )
+    module = gpusim.compile('extern "C" __global__ void k(float* x, int n) { for (int i = 0; i < n; ++i) x[i] = i; }')
     ready = module["k"].prepare(1, 32, [np.zeros(4096, np.float32), np.int32(4096)])
     whole = tracing.follow(ready, np.array([0]))
     part = tracing.follow(ready, np.array([0]), most=500)
@@ -96,7 +96,9 @@ def test_following_stops() -> None:
 
 def test_control_bits() -> None:
     """A consumer waits for the scoreboard that the load before it sets."""
-    module = gpusim.compile('extern "C" __global__ void k(const float* a, float* b) { b[threadIdx.x] = a[threadIdx.x] * 2; }')
+    module = gpusim.compile(
+        'extern "C" __global__ void k(const float* a, float* b) { b[threadIdx.x] = a[threadIdx.x] * 2; }'
+    )
     instructions = module["k"].program.instructions
     load = next(i for i in instructions if i.opcode == "LDG")
     board = Control.of(load.encoding).write_scoreboard
