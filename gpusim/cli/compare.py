@@ -19,14 +19,17 @@ from gpusim import kernels
 from gpusim.cli import measuring
 from gpusim.cli.analyze import progress_bar
 from gpusim.cli.catalogue import compile_case, count
-from gpusim.errors import UsageError
+from gpusim.cli.targets import cache_of, case_jobs, following, in_order
+from gpusim.errors import ExecutionError, UnsupportedError, UsageError
 from gpusim.kernels import Case, Problem
+from gpusim.report.prediction import total
 from gpusim.report.terminal import Style, Terminal, make_console
 from gpusim.result import SCHEMA
 from gpusim.runner import device as devices
 from gpusim.runner import order, times
 from gpusim.runner.results import Results
 from gpusim.runner.sampling import Criterion
+from gpusim.timing.model import model_of
 
 SHARED = "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_"
 GLOBAL = "smsp__sass_l1tex_t_sectors_pipe_lsu_mem_global_op_"
@@ -54,6 +57,10 @@ class Variant:
     exactness: str
     microseconds: float | None = None
     quartiles: tuple[float, float] | None = None
+    predicted: float | None = None
+    """Modelled microseconds."""
+    limiter: str = ""
+    """What limits the launch that takes longest, as modelled."""
     other_code: bool = False
     """Whether the time is known to be of other machine code than the counters, made by another compiler."""
 
@@ -91,6 +98,8 @@ class Variant:
 @measuring.device_option
 @measuring.seconds_option
 @click.option("--arch", metavar="sm_90", help="Architecture to compile for.")
+@click.option("--profile", default="h200", metavar="DEVICE", help="Device whose times are predicted (h200).")
+@click.option("--predict/--no-predict", default=True, help="Leave the modelled times out.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of the table.")
 @click.pass_context
 def compare(
@@ -103,12 +112,14 @@ def compare(
     number: int,
     seconds: float,
     arch: str | None,
+    profile: str,
+    predict: bool,
     as_json: bool,
 ) -> int:
     """Count all variants of a FAMILY at one size and show them side by side.
 
-    With --recorded the times of a real GPU stand beside them, with --gpu those that are measured now, and the variants
-    are in order of these.
+    Modelled times stand beside the counters. With --recorded those of a real GPU are added, with --gpu those that are
+    measured now; the variants are in order of these, and each pair's predicted order is compared with the measured one.
     """
     if family not in kernels.families():
         raise UsageError(f"there is no family {family!r}: there are {', '.join(kernels.families())}")
@@ -146,10 +157,13 @@ def compare(
         for done, case in enumerate(cases):
             if progress is not None:
                 progress(done, len(cases))
-            variants.append(_variant(case, chosen, arch, recording, "hot" if hot else "cold"))
+            variants.append(
+                _variant(case, chosen, arch, recording, "hot" if hot else "cold", profile if predict else None)
+            )
     if recording is not None:
         variants.sort(key=lambda v: (v.microseconds is None, v.microseconds or 0))
-    comparison = Comparison(family, chosen, variants, recording, hot, results)
+    predicted = {v.name: v.predicted for v in variants if v.predicted is not None} if predict else None
+    comparison = Comparison(family, chosen, variants, recording, hot, results, predicted, profile)
     if as_json:
         click.echo(json.dumps(document(comparison), indent=1))
     else:
@@ -168,6 +182,7 @@ class Comparison:
     hot: bool = False
     results: Results | None = None
     predicted: Mapping[str, float] | None = None
+    profile: str = "h200"
 
     @property
     def pairs(self) -> list[order.Pair]:
@@ -176,9 +191,12 @@ class Comparison:
         return order.pairs_of(self.predicted or {}, measured)
 
 
-def _variant(case: Case, size: int, arch: str | None, recording: times.Recording | None, how: str) -> Variant:
+def _variant(
+    case: Case, size: int, arch: str | None, recording: times.Recording | None, how: str, profile: str | None
+) -> Variant:
     module = compile_case(case, arch)
     problem = case.build(size)
+    predicted, limiter = (None, "") if profile is None else _predicted(module, problem, how, profile)
     results = count(module, problem)
     counters = {
         title: sum(r.metrics.get(name, 0) for r in results for name in names) for title, names in COLUMNS.items()
@@ -192,8 +210,24 @@ def _variant(case: Case, size: int, arch: str | None, recording: times.Recording
         "modelled" if any(r.exactness == "modelled" for r in results) else "exact",
         None if time is None else time.median,
         None if time is None else (time.low, time.high),
+        predicted,
+        limiter,
         time is not None and _other_code(recording, module, case, size, problem),
     )
+
+
+def _predicted(module: gpusim.Module, problem: Problem, how: str, profile: str) -> tuple[float | None, str]:
+    """(modelled microseconds of all launches, what limits the longest); None where the model cannot follow."""
+    model, found = model_of(profile), []
+    try:
+        for number, job in enumerate(in_order(case_jobs(module, problem))):
+            one = job.kernel.predict(
+                job.grid, job.block, job.args, job.shared_bytes, device=profile, cache=cache_of(number, how)
+            )
+            found.append(following(one, number, how, model))
+    except (UnsupportedError, ExecutionError):
+        return None, ""
+    return 1e3 * total(found), max(found, key=lambda p: p.milliseconds).limiter
 
 
 def _other_code(
@@ -226,6 +260,8 @@ def document(comparison: Comparison) -> dict[str, Any]:
     if comparison.results is not None:
         found["measurement"] = comparison.results.document()
     if comparison.predicted is not None:
+        found["predicted"] = {"device": comparison.profile, "microseconds": dict(comparison.predicted)}
+    if comparison.predicted is not None and recording is not None:
         agreement = order.agreement(comparison.pairs)
         found["order"] = {
             "predicted": dict(comparison.predicted),
@@ -245,19 +281,17 @@ def show(comparison: Comparison) -> None:
         *(Column(SHORT.get(title, title).replace(" ", "\n"), justify="right", no_wrap=True) for title in COLUMNS),
         Column("occup.", justify="right", no_wrap=True),
     ]
-    if recording is not None:
-        columns.append(Column("measured", justify="right", no_wrap=True))
     table = Table(*columns, box=None, padding=(0, 2, 0, 0), header_style="dim")
     for v in variants:
         mark = "~" if v.exactness == "modelled" else ""
         row = [v.name, *(f"{mark}{value:,}" for value in v.counters.values()), f"{v.occupancy:.0f} %"]
-        if recording is not None:
-            row.append("-" if v.microseconds is None else f"{v.microseconds:,.1f} us")
         table.add_row(*row)
     terminal.console.print(Padding(table, (1, 0, 0, 0)))
     first = variants[0]
     terminal.heading(f"Beside {first.name}")
     terminal.facts([(v.name, _words(v, first)) for v in variants[1:]])
+    if comparison.predicted is not None or recording is not None:
+        _show_times(terminal, comparison)
     terminal.console.print()
     if recording is not None:
         how = "warm caches" if comparison.hot else "after a flush of L2"
@@ -265,15 +299,39 @@ def show(comparison: Comparison) -> None:
         for v in variants:
             if v.other_code:
                 terminal.text(f"{v.name} was measured with other machine code than is counted here", "yellow", 0)
-        for a, b in ties(variants):
+        for a, b in ties(variants) if comparison.predicted is None else ():
             terminal.text(f"a tie: {a} and {b}", "dim", 0)
     if comparison.results is not None:
         for sentence in measuring.remarks(comparison.results):
             terminal.text(sentence, "yellow", 0)
-    if comparison.predicted is not None:
+    if comparison.predicted is not None and recording is not None:
         _show_order(terminal, comparison.pairs)
     if any(v.exactness == "modelled" for v in variants):
         terminal.text("~: not certain; 'gpusim analyze' of that variant says why", "dim", 0)
+
+
+def _show_times(terminal: Terminal, comparison: Comparison) -> None:
+    """Modelled and measured times, and what the modelled ones go into."""
+    terminal.heading("Time of all launches")
+    columns = [Column("variant", no_wrap=True)]
+    modelled, measured = comparison.predicted is not None, comparison.recording is not None
+    if modelled:
+        columns.append(Column("modelled", justify="right", no_wrap=True))
+    if measured:
+        columns.append(Column("measured", justify="right", no_wrap=True))
+    if modelled:
+        columns.append(Column("goes into, as modelled", overflow="fold"))
+    rows: list[tuple[str, ...]] = []
+    for v in comparison.variants:
+        row = [v.name]
+        if modelled:
+            row.append("-" if v.predicted is None else f"{v.predicted:,.1f} us")
+        if measured:
+            row.append("-" if v.microseconds is None else f"{v.microseconds:,.1f} us")
+        if modelled:
+            row.append(v.limiter)
+        rows.append(tuple(row))
+    terminal.table(columns, rows)
 
 
 def _words(variant: Variant, first: Variant) -> str:
@@ -284,21 +342,24 @@ def _words(variant: Variant, first: Variant) -> str:
 
 
 def _show_order(terminal: Terminal, pairs: list[order.Pair]) -> None:
-    """The pairs, those that disagree first, and how many agree."""
-    terminal.heading("Predicted and measured order")
+    """How many pairs are in the right order, and those that are not."""
+    terminal.heading("Modelled and measured order")
     words = {-1: "{0} faster", 0: "a tie", 1: "{1} faster"}
-    rank = {"disagree": 0, "agree": 1, "tie": 2}
-    columns = [Column(name, overflow="fold") for name in ("pair", "predicted", "measured", "")]
-    rows = [
-        (
-            f"{p.first}, {p.second}",
-            words[p.predicted].format("first", "second"),
-            words[p.measured].format("first", "second"),
-            Text(p.verdict, "bold red" if p.verdict == "disagree" else "green" if p.verdict == "agree" else "dim"),
-        )
-        for p in sorted(pairs, key=lambda p: rank[p.verdict])
-    ]
-    terminal.table(columns, rows)
+    wrong = [p for p in pairs if p.verdict == "disagree"]
+    if wrong:
+        columns = [Column(name, overflow="fold") for name in ("first, second", "modelled", "measured")]
+        rows = [
+            (
+                f"{p.first}, {p.second}",
+                Text(words[p.predicted].format("first", "second"), "bold red"),
+                words[p.measured].format("first", "second"),
+            )
+            for p in wrong
+        ]
+        terminal.table(columns, rows)
     found = order.agreement(pairs)
     tau = "" if found.tau is None else f"; Kendall's tau-b {found.tau:.3f}"
-    terminal.text(f"{found.agree} of {found.decided} decided pairs in the right order, {found.tie} ties{tau}")
+    terminal.text(
+        f"{found.agree} of {found.decided} decided pairs in the right order, {found.tie} ties (modelled times within 5 %, "
+        f"or measured ones that cannot be told apart){tau}"
+    )

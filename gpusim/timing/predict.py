@@ -147,13 +147,25 @@ def from_followed(seen: pipeline.Followed, profile: Model, cache: str, notes: tu
     sectors = 32.0 * active * whole
     loads = sim.counts["l1_hits"] + sim.counts["l2_reads"]
     resident = float((sim.end - sim.begin).sum()) * seen.warps / max(1.0, float(sim.end.max() - sim.begin.min()))
+    breakdown = {title: float(value) for title, value in breakdown.items()}
+    overhead = profile[f"overhead_{cache}"] * 1e-3
     return Prediction(
-        milliseconds, limiter_of(breakdown, stalls, milliseconds, profile[f"overhead_{cache}"] * 1e-3), breakdown,
-        stalls, confidence_of(seen, profile, breakdown, milliseconds), "pipeline", profile.name, cache, sim.cycles,
-        sim.counts["l1_hits"] / loads if loads else 0.0, (sim.counts["l2_reads"] + sim.counts["l2_writes"]) * sectors,
-        sim.counts["dram_read"] * sectors, sim.counts["dram_write"] * sectors,
-        resident / seen.occupancy.warps_possible, notes,
-    )  # fmt: skip
+        milliseconds=float(milliseconds),
+        limiter=limiter_of(breakdown, stalls, milliseconds, overhead),
+        breakdown=breakdown,
+        stalls={title: float(share) for title, share in stalls.items()},
+        confidence=confidence_of(seen, profile, breakdown, milliseconds),
+        model="pipeline",
+        device=profile.name,
+        cache=cache,
+        cycles=float(sim.cycles),
+        l1_hit_rate=float(sim.counts["l1_hits"] / loads) if loads else 0.0,
+        l2_bytes=float((sim.counts["l2_reads"] + sim.counts["l2_writes"]) * sectors),
+        dram_bytes_read=float(sim.counts["dram_read"] * sectors),
+        dram_bytes_written=float(sim.counts["dram_write"] * sectors),
+        achieved_occupancy=float(resident / seen.occupancy.warps_possible),
+        notes=notes,
+    )
 
 
 def problem_milliseconds(launches: Sequence[Mapping[str, float]], cache: str, model: Model) -> float:
