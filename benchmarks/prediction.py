@@ -96,7 +96,7 @@ def predicted_times(
     seen = pipeline.follow_launch(kernel.prepare(grid, block, args, shared), int(model["sms"]))
     found = {}
     for cache in CACHES:
-        cycles = pipeline.simulate(seen, model, cache).cycles
+        cycles = float(pipeline.simulate(seen, model, cache).cycles)
         found[cache] = cycles / model["sm_clock"] + model[f"overhead_{cache}"]
     return found, time.perf_counter() - begun
 

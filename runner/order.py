@@ -21,7 +21,7 @@ Verdict = Literal["agree", "disagree", "tie"]
 
 def sign(a: float, b: float) -> int:
     """-1 if a is less than b, 1 if it is more, 0 if they are equal."""
-    return (a > b) - (a < b)
+    return int(a > b) - int(a < b)
 
 
 @dataclass(frozen=True)

@@ -130,4 +130,4 @@ def records(path: Path) -> int:
         if path.name.endswith(".jsonl.gz"):
             return sum(1 for _ in stream) - 1  # the first line is the header
         recording = json.load(stream)
-    return next(len(recording[name]) for name in ("launches", "cases", "rows") if name in recording)
+    return next(len(recording[name]) for name in ("launches", "cases", "rows", "memory", "times") if name in recording)

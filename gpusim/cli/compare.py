@@ -141,6 +141,8 @@ def compare(
             raise UsageError(f"the recorded times are of {target}: leave --arch out")
         if not any(recording.of(c.name, chosen, "cold") for c in cases):
             sizes = sorted({n for c in cases for n in recording.sizes(c.name)})
+            if not sizes and recorded in times.names():
+                raise UsageError(f"nothing of {family} was timed: leave --recorded out")
             raise UsageError(
                 f"nothing of {family} was timed at size {chosen}: "
                 + (f"--size {' or '.join(map(str, sizes))}" if sizes else "measure it with 'gpusim run'")
@@ -299,7 +301,7 @@ def show(comparison: Comparison) -> None:
         for v in variants:
             if v.other_code:
                 terminal.text(f"{v.name} was measured with other machine code than is counted here", "yellow", 0)
-        for a, b in ties(variants) if comparison.predicted is None else ():
+        for a, b in ties(variants):
             terminal.text(f"a tie: {a} and {b}", "dim", 0)
     if comparison.results is not None:
         for sentence in measuring.remarks(comparison.results):

@@ -196,8 +196,8 @@ def test_the_order_of_pairs_is_shown_with_predictions(capsys):
     comparison = comparing.Comparison("f", 1, variants, recording, predicted={"a": 3.0, "b": 1.0, "c": 9.0})
     comparing.show(comparison)
     shown = " ".join(capsys.readouterr().out.split())
-    assert "a, b second faster first faster disagree" in shown
-    assert "2 of 3 decided pairs in the right order, 0 ties; Kendall's tau-b 0.333" in shown
+    assert "a, b second faster first faster" in shown and "a, c" not in shown
+    assert "2 of 3 decided pairs in the right order, 0 ties" in shown and "Kendall's tau-b 0.333" in shown
     found = comparing.document(comparison)["order"]
     assert (found["agree"], found["disagree"]) == (2, 1) and found["pairs"][0]["verdict"] == "disagree"
     assert "order" not in comparing.document(dataclasses.replace(comparison, predicted=None))
