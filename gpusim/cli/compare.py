@@ -362,6 +362,6 @@ def _show_order(terminal: Terminal, pairs: list[order.Pair]) -> None:
     found = order.agreement(pairs)
     tau = "" if found.tau is None else f"; Kendall's tau-b {found.tau:.3f}"
     terminal.text(
-        f"{found.agree} of {found.decided} decided pairs in the right order, {found.tie} ties (modelled times within 5 %, "
-        f"or measured ones that cannot be told apart){tau}"
+        f"{found.agree} of {found.decided} decided pairs in the right order, {found.tie} ties (modelled times within "
+        f"5 %, or measured ones that cannot be told apart){tau}"
     )
