@@ -30,14 +30,14 @@ PARAMETERS = (
     "cost_dram_isolated", "cost_barrier", "cost_branch", "block_interval", "block_gap", "block_start",
     "cost_atomic_sector", "cost_constant_word", "warp_start", "lsu_delay", "cost_predicated_off", "write_back",
     "store_drain", "cost_lsu_issue", "l2_window", "cost_store_extra", "cost_red_lane", "dram_load", "dram_load_time",
-    "dram_load_most", "out_queue", "dram_jitter", "l2_jitter", "atomic_queue", "cost_special", "local_back",
+    "dram_load_most", "out_queue", "dram_jitter", "l2_jitter", "atomic_queue", "cost_special", "local_back", "store_few_lines",
     "dram_load_mixed",
 )  # fmt: skip
 (P_SCHEDULERS, P_LAT_L2, P_LAT_DRAM, P_LSU_QUEUE, P_L2_QUEUE, P_DRAM_QUEUE, P_TAG, P_L2_SECTOR, P_L2_LINE,
  P_L2_WSECTOR, P_L2_WLINE, P_DRAM_READ, P_DRAM_WRITE, P_DRAM_ISOLATED, P_BARRIER, P_BRANCH, P_INTERVAL, P_GAP,
  P_START, P_ATOMIC, P_CONSTANT, P_WARP_START, P_LSU_DELAY, P_OFF, P_WRITE_BACK, P_DRAIN, P_LSU_ISSUE, P_L2_WINDOW,
  P_STORE_EXTRA, P_RED, P_LOAD, P_LOAD_TIME, P_LOAD_MOST, P_OUT_QUEUE, P_JITTER, P_L2_JITTER, P_ATOMIC_QUEUE,
- P_SPECIAL, P_LOCAL_BACK, P_LOAD_MIXED) = range(len(PARAMETERS))  # fmt: skip
+ P_SPECIAL, P_LOCAL_BACK, P_WLINE_FEW, P_LOAD_MIXED) = range(len(PARAMETERS))  # fmt: skip
 
 UNITS = ("issue", "lsu", "l2_read", "dram", "fma", "alu", "xu", "fp64", "tensor", "barrier", "constant", "uniform",
          "l2_write", "atomic")  # fmt: skip
@@ -54,7 +54,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
     stall, write, read, wait, kind, pipe, cost, latency, data, extra, slots_used,
     start, ops, accesses, warps, traced,
     r_waves, r_space, r_first, r_count, r_serial, lines, sectors,
-    dram_share, blocks, resident, most, p, l1_sets, l1_ways, seen_bits,
+    dram_share, dram_cost, blocks, resident, most, p, l1_sets, l1_ways, seen_bits,
     begin, end, busy, counts, waits,
 ):  # fmt: skip
     """Run ``blocks`` blocks (the ``traced`` ones over and over), ``resident`` at a time.
@@ -280,6 +280,8 @@ def simulate(  # one loop, so that numba keeps everything in registers
                 busy[U_LSU] += c
                 freed = lsu
                 step = c / n
+                # a store to few lines costs less for each of them
+                spread = p[P_WLINE_FEW] + (1.0 - p[P_WLINE_FEW]) * max(0.0, min(1.0, np.log2(n / 4.0) / 3.0))
                 finish = begun + c
                 for k in range(n):
                     line = lines[r_first[r] + k] + shift[b]
@@ -345,6 +347,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
                                     u = 2.0 * p[P_DRAM_READ]
                                     if low + high < 2:
                                         u = p[P_DRAM_READ] * p[P_DRAM_ISOLATED]
+                                    u *= dram_cost[i]
                                     dram = max(dram, sent) + u
                                     busy[U_DRAM] += u
                                     counts[2] += 2.0 * (low + high)
@@ -379,7 +382,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
                             filled[bank, way] = at
                         valid[bank, way] |= bits
                         used[bank, way] = at
-                        u = max(count * p[P_L2_WSECTOR], p[P_L2_WLINE])
+                        u = max(count * p[P_L2_WSECTOR], p[P_L2_WLINE] * spread)
                         sent = max(at, out)
                         out = sent + u
                         busy[U_L2_WRITE] += u
@@ -398,7 +401,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
                         if out > stores[b]:
                             stores[b] = out
                     else:
-                        u = max(count * p[P_L2_WSECTOR], p[P_L2_WLINE])
+                        u = max(count * p[P_L2_WSECTOR], p[P_L2_WLINE] * spread)
                         if g == 5:
                             u = count * p[P_L2_WSECTOR]
                         sent = max(at, out)
@@ -435,6 +438,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
                                 low = 1 if bits & 3 else 0
                                 high = 1 if bits & 12 else 0
                                 u = (low + high) * p[P_DRAM_WRITE] * p[P_WRITE_BACK] * min(1.0, count / 2.0)
+                                u *= dram_cost[i]
                                 dram = max(dram, sent) + u
                                 busy[U_DRAM] += u
                                 if sent > load_at:

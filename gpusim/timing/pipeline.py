@@ -150,7 +150,8 @@ def simulate(seen: Followed, profile: Model, cache: str) -> Simulation:
     issued = core.simulate(
         codes.stall, codes.write, codes.read, codes.wait, codes.kind, codes.pipe, codes.cost, codes.latency,
         codes.data, codes.extra, codes.slots, streams.start, streams.ops, streams.accesses, seen.warps, traced,
-        r.wavefronts, r.space, r.first, r.count, r.serial, r.lines, r.sectors, memory.fresh, blocks, resident,
+        r.wavefronts, r.space, r.first, r.count, r.serial, r.lines, r.sectors, memory.fresh,
+        memory.dram_cost, blocks, resident,
         MOST_SIMULATED, values, sets, L1_WAYS, SEEN_BITS, begin, end, busy, counts, waits,
     )  # fmt: skip
     if issued < 0:
@@ -194,12 +195,14 @@ def _extrapolate(end: Array, resident: int, blocks: int, share: float, most: int
 @dataclass
 class Memory:
     """What a launch moves: distinct bytes ``loaded`` and ``stored`` by the whole grid; ``fresh``: by instruction, the
-    share of first fetches that miss L2; ``write_back``: share of stored bytes that are written to DRAM in time;
+    share of first fetches that miss L2; ``dram_cost``: likewise, what a byte costs in DRAM where a block does not touch the
+    other half of 256 bytes; ``write_back``: share of stored bytes that are written to DRAM in time;
     ``dirty``: bytes that L2 must write to make room, beyond these."""
 
     loaded: float
     stored: float
     fresh: Array
+    dram_cost: Array
     write_back: float
     dirty: float
 
@@ -220,10 +223,14 @@ def memory_of(seen: Followed, profile: Model, share: float, active: int, cache: 
     capacity = profile["l2_bytes"] * profile["l2_usable"]
     fetched: list[tuple[int, float]] = []
     known = np.zeros(0, np.int64)
+    dram_cost = np.ones(len(meanings))
+    block = np.repeat(streams.block, np.diff(streams.start))[used][there]
     for index in np.unique(op):
         mine = record[op == index]
         take = np.repeat(r.first[mine], r.count[mine])
         offset = np.arange(len(take)) - np.repeat(np.cumsum(r.count[mine]) - r.count[mine], r.count[mine])
+        lone = _lone(r.lines[take + offset], np.repeat(block[op == index], r.count[mine]))
+        dram_cost[index] += profile["dram_lone_line"] * lone
         lines = r.lines[take + offset] * 16 + r.sectors[take + offset]
         distinct = np.unique(lines)
         distinct = distinct[~np.isin(distinct, known)]
@@ -249,7 +256,13 @@ def memory_of(seen: Followed, profile: Model, share: float, active: int, cache: 
     if cache == "hot":
         dirty = 0.0
         write_back = 1.0 - hit_share(profile, footprint)
-    return Memory(loaded, stored, fresh, write_back, dirty)
+    return Memory(loaded, stored, fresh, dram_cost, write_back, dirty)
+
+
+def _lone(lines: Array, blocks: Array) -> float:
+    """Share of lines whose neighbour in the same 256 bytes is not touched by the same block."""
+    keys = np.unique(blocks.astype(np.int64) << 44 ^ lines)
+    return float(1.0 - np.isin(keys ^ 1, keys, assume_unique=True).mean())
 
 
 def atomic_cycles(seen: Followed, profile: Model) -> float:
