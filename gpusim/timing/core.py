@@ -30,14 +30,14 @@ PARAMETERS = (
     "cost_dram_isolated", "cost_barrier", "cost_branch", "block_interval", "block_gap", "block_start",
     "cost_atomic_sector", "cost_constant_word", "warp_start", "lsu_delay", "cost_predicated_off", "write_back",
     "store_drain", "cost_lsu_issue", "l2_window", "cost_store_extra", "cost_red_lane", "dram_load", "dram_load_time",
-    "dram_load_most", "out_queue", "dram_jitter", "l2_jitter", "atomic_queue", "cost_special", "local_back", "store_few_lines",
-    "dram_load_mixed",
+    "dram_load_most", "out_queue", "dram_jitter", "l2_jitter", "atomic_queue", "cost_special", "local_back",
+    "store_few_lines", "dram_load_mixed",
 )  # fmt: skip
 (P_SCHEDULERS, P_LAT_L2, P_LAT_DRAM, P_LSU_QUEUE, P_L2_QUEUE, P_DRAM_QUEUE, P_TAG, P_L2_SECTOR, P_L2_LINE,
  P_L2_WSECTOR, P_L2_WLINE, P_DRAM_READ, P_DRAM_WRITE, P_DRAM_ISOLATED, P_BARRIER, P_BRANCH, P_INTERVAL, P_GAP,
- P_START, P_ATOMIC, P_CONSTANT, P_WARP_START, P_LSU_DELAY, P_OFF, P_WRITE_BACK, P_DRAIN, P_LSU_ISSUE, P_L2_WINDOW,
- P_STORE_EXTRA, P_RED, P_LOAD, P_LOAD_TIME, P_LOAD_MOST, P_OUT_QUEUE, P_JITTER, P_L2_JITTER, P_ATOMIC_QUEUE,
- P_SPECIAL, P_LOCAL_BACK, P_WLINE_FEW, P_LOAD_MIXED) = range(len(PARAMETERS))  # fmt: skip
+ P_START, P_ATOMIC, P_CONSTANT, P_WARP_START, P_LSU_DELAY, P_OFF, P_WRITE_BACK, P_DRAIN, P_LSU_ISSUE,
+ P_L2_WINDOW, P_STORE_EXTRA, P_RED, P_LOAD, P_LOAD_TIME, P_LOAD_MOST, P_OUT_QUEUE, P_JITTER, P_L2_JITTER,
+ P_ATOMIC_QUEUE, P_SPECIAL, P_LOCAL_BACK, P_WLINE_FEW, P_LOAD_MIXED) = range(len(PARAMETERS))  # fmt: skip
 
 UNITS = ("issue", "lsu", "l2_read", "dram", "fma", "alu", "xu", "fp64", "tensor", "barrier", "constant", "uniform",
          "l2_write", "atomic")  # fmt: skip

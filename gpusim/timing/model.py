@@ -16,10 +16,21 @@ from gpusim.errors import UsageError
 from gpusim.timing.profiles import Profile, load
 
 KIB = 1024
+ASSUMED = "assumed as "  # how the source of a constant begins that is another device's
 # bytes of L1 and shared memory together: CUDA C++ Programming Guide, "Compute Capabilities"
 L1_BYTES = {75: 96, 80: 192, 86: 128, 87: 192, 88: 128, 89: 128, 90: 256, 100: 256, 103: 256, 110: 256, 120: 128}
 SLOT_SIZES = (64, 128, 256, 512, 1024)  # threads of a block whose way to a free place was measured
 SCHEDULERS = 4  # an SM, on all these architectures
+
+
+def _scaled(p: Profile, name: str, by: str) -> float:
+    """A constant; one that is another device's goes with ``by``, which is the device's own."""
+    value, source = p[name], p.constants[name].source
+    if not source.startswith(ASSUMED):
+        return value
+    other = load(source.removeprefix(ASSUMED))
+    return value * p[by] / other[by]
+
 
 # name in the model: from a profile
 DERIVED: dict[str, Callable[[Profile], float]] = {
@@ -54,11 +65,13 @@ DERIVED: dict[str, Callable[[Profile], float]] = {
     "cost_l2_write_line": lambda p: p["l2_store_sector_alone"],
     "cost_l2_sector_port": lambda p: p["l2_load_sector_one_sm"],
     "cost_l2_write_sector_port": lambda p: p["l2_store_sector_one_sm"],
-    "l2_read_bandwidth": lambda p: p["l2_read"] * p["clock"] * 1e6,
-    "l2_write_bandwidth": lambda p: p["l2_write"] * p["clock"] * 1e6,
-    "dram_read_bandwidth": lambda p: p["dram_read"] * 1e9,
+    "l2_read_bandwidth": lambda p: _scaled(p, "l2_read", "sms") * p["clock"] * 1e6,
+    "l2_write_bandwidth": lambda p: _scaled(p, "l2_write", "sms") * p["clock"] * 1e6,
+    "dram_read_bandwidth": lambda p: _scaled(p, "dram_read", "dram_peak") * 1e9,
     # what writing costs where reads go on beside it
-    "dram_write_bandwidth": lambda p: 1e9 / (2 / p["dram_copy"] - 1 / p["dram_read"]),
+    "dram_write_bandwidth": lambda p: (
+        1e9 / (2 / _scaled(p, "dram_copy", "dram_peak") - 1 / _scaled(p, "dram_read", "dram_peak"))
+    ),
     "cost_dram_isolated": lambda p: p["dram_read_32_of_128"] / 64,
     "cost_barrier": lambda p: p["barrier_warp"],
     "block_interval": lambda p: p["block_interval_256"] * p["clock"] * 1e-3,
