@@ -196,9 +196,9 @@ def _extrapolate(end: Array, resident: int, blocks: int, share: float, most: int
 class Memory:
     """What a launch moves: distinct bytes ``loaded`` and ``stored`` by the whole grid.
 
-    By instruction: ``fresh``, the share of first fetches that miss L2, and ``dram_cost``, what a byte costs in DRAM beside
-    one whose block touches all of 256 bytes.  ``write_back``: the share of stored bytes that are written to DRAM in
-    time; ``dirty``: bytes that L2 must write to make room, beyond these.
+    By instruction: ``fresh``, the share of first fetches that miss L2, and ``dram_cost``, what a byte costs in DRAM
+    beside one whose block touches all of 256 bytes.  ``write_back``: the share of stored bytes that are written to DRAM
+    in time; ``dirty``: bytes that L2 must write to make room, beyond these.
     """
 
     loaded: float
