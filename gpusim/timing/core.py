@@ -50,6 +50,27 @@ NEVER = 1e30
 
 
 @njit(cache=True)
+def _victim(used, bank, ways):
+    """The way of an L1 set that was used least recently."""
+    way = 0
+    for x in range(1, ways):
+        if used[bank, x] < used[bank, way]:
+            way = x
+    return way
+
+
+@njit(cache=True)
+def _loaded(load, writing, at, now, more, time, writes):
+    """DRAM's utilisation of late, the part of it that writes, and when, after an access; older ones fade."""
+    if now > at:
+        fading = np.exp((at - now) / time)
+        load *= fading
+        writing *= fading
+        at = now
+    return load + more, writing + more * writes, at
+
+
+@njit(cache=True)
 def simulate(  # one loop, so that numba keeps everything in registers
     stall, write, read, wait, kind, pipe, cost, latency, data, extra, slots_used,
     start, ops, accesses, warps, traced,
@@ -312,10 +333,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
                         if g != 6:
                             counts[0] += count - need
                         if way < 0:
-                            way = 0
-                            for x in range(1, l1_ways):
-                                if used[bank, x] < used[bank, way]:
-                                    way = x
+                            way = _victim(used, bank, l1_ways)
                             tags[bank, way] = line
                             valid[bank, way] = 0
                             filled[bank, way] = 0.0
@@ -351,12 +369,9 @@ def simulate(  # one loop, so that numba keeps everything in registers
                                     dram = max(dram, sent) + u
                                     busy[U_DRAM] += u
                                     counts[2] += 2.0 * (low + high)
-                                    if sent > load_at:
-                                        fading = np.exp((load_at - sent) / p[P_LOAD_TIME])
-                                        load *= fading
-                                        writing *= fading
-                                        load_at = sent
-                                    load += u / p[P_LOAD_TIME]
+                                    load, writing, load_at = _loaded(
+                                        load, writing, load_at, sent, u / p[P_LOAD_TIME], p[P_LOAD_TIME], 0.0
+                                    )
                                     rho = min(load, p[P_LOAD_MOST])
                                     seed = (seed * 1103515245 + 12345) & 0x7FFFFFFF
                                     late = -np.log((seed + 1.0) / 2147483649.0) * p[P_JITTER]
@@ -373,10 +388,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
                         slow = 1
                     elif g == 6:
                         if way < 0:
-                            way = 0
-                            for x in range(1, l1_ways):
-                                if used[bank, x] < used[bank, way]:
-                                    way = x
+                            way = _victim(used, bank, l1_ways)
                             tags[bank, way] = line
                             valid[bank, way] = 0
                             filled[bank, way] = at
@@ -441,13 +453,9 @@ def simulate(  # one loop, so that numba keeps everything in registers
                                 u *= dram_cost[i]
                                 dram = max(dram, sent) + u
                                 busy[U_DRAM] += u
-                                if sent > load_at:
-                                    fading = np.exp((load_at - sent) / p[P_LOAD_TIME])
-                                    load *= fading
-                                    writing *= fading
-                                    load_at = sent
-                                load += u / p[P_LOAD_TIME]
-                                writing += u / p[P_LOAD_TIME]
+                                load, writing, load_at = _loaded(
+                                    load, writing, load_at, sent, u / p[P_LOAD_TIME], p[P_LOAD_TIME], 1.0
+                                )
                                 counts[4] += count * p[P_WRITE_BACK]
                             dirty[slot] = line
                             dirty_at[slot] = moved
@@ -458,10 +466,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
                             seen_at[slot] = moved
                             seen_parts[slot] |= bits
                             if way < 0:
-                                way = 0
-                                for x in range(1, l1_ways):
-                                    if used[bank, x] < used[bank, way]:
-                                        way = x
+                                way = _victim(used, bank, l1_ways)
                                 tags[bank, way] = line
                                 valid[bank, way] = 0
                                 filled[bank, way] = at
