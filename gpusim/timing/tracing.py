@@ -20,9 +20,10 @@ from gpusim.timing.streams import Enough, StreamRecorder, Streams
 Array = np.ndarray[Any, Any]
 SAMPLED = 3  # of the sectors of a wave, one in 2**SAMPLED is looked at
 MOST_THREADS = 1 << 19  # of a wave that is executed together
+MOST_WHOLE = 1 << 21  # threads of a grid whose waves are all followed, if they are no more than MOST_WAVES
+MOST_WAVES = 8
 MOST_WAVE_ISSUES = 1_500_000  # warp instructions of a wave that are followed
 MOST_WAVE_STEPS = 400  # basic blocks that it goes through
-SECTOR = 32
 
 
 def code_for(kernel: Any) -> Any:
@@ -58,13 +59,11 @@ class Sharing:
     ``alone``: distinct sectors of the wave that no instruction before it touches, over the sum of each SM's distinct
     sectors (1: nothing is shared);
     ``again``: share of a wave's distinct sectors that the wave before it touched too;
-    ``stored``: distinct bytes stored by the wave; ``loaded``: distinct bytes loaded, both as far as it was followed.
+    ``followed``: warp instructions.
     """
 
     alone: Array
     again: Array
-    loaded: float
-    stored: float
     followed: int
 
 
@@ -75,7 +74,6 @@ class _WaveListener:
         self.sms, self.first = sms, first
         self.sectors: dict[int, list[Array]] = {}
         self.owners: dict[int, list[Array]] = {}
-        self.stores: set[int] = set()
 
     def access(self, event: Access) -> None:
         if event.space != "global":
@@ -89,8 +87,6 @@ class _WaveListener:
         owner = (where[0] + self.first) % self.sms
         self.sectors.setdefault(event.index, []).append(np.broadcast_to(keys, shape)[where])
         self.owners.setdefault(event.index, []).append(owner)
-        if event.op.operation == "store":
-            self.stores.add(event.index)
 
     def branch(self, event: Branch) -> None:
         """Branches do not matter here."""
@@ -119,39 +115,43 @@ def _wave(ready: Any, numbers: Array, sms: int) -> tuple[_WaveListener, int]:
 
 
 def sharing(ready: Any, resident: int, sms: int) -> Sharing:
-    """Follow two waves of the grid for a while."""
+    """Follow two waves of the grid for a while, or all of a small grid."""
     count = len(ready.kernel.program.instructions)
     total = ready.grid[0] * ready.grid[1] * ready.grid[2]
     threads = ready.block[0] * ready.block[1] * ready.block[2]
     size = max(1, min(total, sms * resident, MOST_THREADS // threads))
-    first, issued = _wave(ready, np.arange(size, dtype=np.int64), sms)
-    second: _WaveListener | None = None
     begin = min(sms * resident, total)
-    if total > begin:
-        second, _ = _wave(ready, np.arange(begin, min(total, begin + size), dtype=np.int64), sms)
+    rounds = -(-total // begin)
+    whole = size == begin and total * threads <= MOST_WHOLE and rounds <= MOST_WAVES
     alone, again = np.ones(count), np.zeros(count)
-    loaded = stored = 0.0
-    fetched = np.zeros(0, np.int64)  # by the wave's instructions so far, in the order in which they begin
-    for index, pieces in first.sectors.items():
-        sectors = np.concatenate(pieces)
-        if not len(sectors):
-            continue
-        owners = np.concatenate(first.owners[index])
-        distinct = np.unique(sectors)
-        apart = np.unique(sectors * sms + owners)
-        fresh = distinct[~np.isin(distinct, fetched, assume_unique=True)]
-        fetched = np.union1d(fetched, fresh)
-        alone[index] = len(fresh) / len(apart)
-        amount = len(distinct) * float(SECTOR << SAMPLED)
-        if index in first.stores:
-            stored += amount
-        else:
-            loaded += amount
-        if second is not None and index in second.sectors:
-            other = np.unique(np.concatenate(second.sectors[index]))
-            if len(other):
-                again[index] = np.isin(other, distinct, assume_unique=True).mean()
-    return Sharing(alone, again, loaded, stored, issued)
+    followed = 0
+    fetched = np.zeros(0, np.int64)  # by the grid so far, in the order in which instructions and waves begin
+    before: dict[int, Array] = {}
+    fresh: dict[int, int] = {}
+    touched: dict[int, int] = {}
+    for wave in range(rounds if whole else 2):
+        if wave * begin >= total:
+            break
+        numbers = np.arange(wave * begin, min(total, wave * begin + size), dtype=np.int64)
+        heard, issued = _wave(ready, numbers, sms)
+        followed += issued
+        for index, pieces in heard.sectors.items():
+            sectors = np.concatenate(pieces)
+            if not len(sectors):
+                continue
+            distinct = np.unique(sectors)
+            if wave and not whole:  # more waves follow: only what comes again is of interest
+                again[index] = np.isin(distinct, before.get(index, fetched[:0]), assume_unique=True).mean()
+                continue
+            before[index] = distinct
+            new = distinct[~np.isin(distinct, fetched, assume_unique=True)]
+            fetched = np.union1d(fetched, new)
+            apart = np.unique(sectors * sms + np.concatenate(heard.owners[index]))
+            fresh[index] = fresh.get(index, 0) + len(new)
+            touched[index] = touched.get(index, 0) + len(apart)
+    for index, number in touched.items():
+        alone[index] = fresh[index] / number
+    return Sharing(alone, again, followed)
 
 
 __all__ = ["Sharing", "code_for", "follow", "sharing"]
