@@ -84,6 +84,18 @@ class Kernel:
     def _counting(self) -> Counting:
         return Counting.of(self.program)
 
+    @cached_property
+    def _points_to_parameters(self) -> bool:
+        """Whether the code reads the driver's pointer to the parameters, to load from them (``__grid_constant__``)."""
+        place = f"c[0x0][{self._parameters_at:#x}]"
+        return any(place in instruction.text for instruction in self.program.instructions)
+
+    @property
+    def _parameters_at(self) -> int:
+        """Where bank 0 has a generic pointer to the parameters; read off compiled code for each architecture."""
+        arch = self.module.cubin.arch
+        return 0x40 if arch < 90 else 0x198 if arch < 100 else 0x348
+
     @property
     def counts_depend_on_memory(self) -> bool:
         """Whether counters may depend on the contents of global memory (which earlier launches may have written)."""
@@ -201,9 +213,17 @@ class Kernel:
         memory = DeviceMemory(module.memory_base)
         variables = module.add_variables(memory)
         bound = place(function, args, memory)
+        copied = 0
+        if self._points_to_parameters:
+            copied = memory.add("the kernel's parameters", bound.parameters, writable=False).start
         memory.build()
         local_bytes = self._local_bytes()
         banks = self._banks(shape, threads, bound.parameters, local_bytes)
+        if copied:
+            at = self._parameters_at
+            if module.cubin.arch < 90:  # there it is the bank that is pointed to
+                copied -= function.param_base
+            banks[0] = banks[0][:at] + copied.to_bytes(8, "little") + banks[0][at + 8 :]
         return Prepared(
             self, shape, threads, int(shared_bytes), memory, bound, variables, banks, module.runtime(function)
         )

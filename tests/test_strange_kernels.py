@@ -202,6 +202,14 @@ def large_parameter(m, rng):
 
 
 @reference
+def parameter_pointer(m, rng):
+    large, out = np.zeros((), [("v", i32, 900)]), np.zeros(32, i32)
+    values = large["v"] = rng.integers(0, 10**6, 900)
+    m["parameter_pointer"].launch(1, 32, [large[()], out, i32(37)])
+    assert (out == values[np.arange(32) * 37 % 900]).all()
+
+
+@reference
 def templated(m, rng):
     for name, kind, n in zip(NAMES[:3], ("f4", "i8", "u1"), (3, 5, 7), strict=True):
         given, out = rng.integers(0, 50, (66, n)).astype(kind), np.zeros(66, kind)

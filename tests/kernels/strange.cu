@@ -424,3 +424,9 @@ KERNEL inline_ptx(unsigned* out, const unsigned* in) {
     asm("sad.u32 %0, %1, %2, 5;" : "=r"(w[8]) : "r"(x), "r"(low));
     asm("dp4a.u32.u32 %0, %1, %2, 9;" : "=r"(w[9]) : "r"(x), "r"(low));
 }
+
+KERNEL parameter_pointer(const __grid_constant__ Large large, int* out, int k) {
+    const int* p = large.v;
+    asm volatile("" : "+l"(p));  // what it points to is forgotten: loads are generic
+    out[threadIdx.x] = p[threadIdx.x * k % 900];
+}
