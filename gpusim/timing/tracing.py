@@ -125,7 +125,9 @@ def sharing(ready: Any, resident: int, sms: int) -> Sharing:
     whole = size == begin and total * threads <= MOST_WHOLE and rounds <= MOST_WAVES
     alone, again = np.ones(count), np.zeros(count)
     followed = 0
-    fetched = np.zeros(0, np.int64)  # by the grid so far, in the order in which instructions and waves begin
+    first = ready.memory.base >> 5
+    # sectors that the grid has touched so far, in the order in which instructions and waves begin
+    fetched = np.zeros((ready.memory.total >> 5) + 2, bool)
     before: dict[int, Array] = {}
     fresh: dict[int, int] = {}
     touched: dict[int, int] = {}
@@ -141,11 +143,11 @@ def sharing(ready: Any, resident: int, sms: int) -> Sharing:
                 continue
             distinct = np.unique(sectors)
             if wave and not whole:  # more waves follow: only what comes again is of interest
-                again[index] = np.isin(distinct, before.get(index, fetched[:0]), assume_unique=True).mean()
+                again[index] = np.isin(distinct, before.get(index, sectors[:0]), assume_unique=True).mean()
                 continue
             before[index] = distinct
-            new = distinct[~np.isin(distinct, fetched, assume_unique=True)]
-            fetched = np.union1d(fetched, new)
+            new = distinct[~fetched[distinct - first]]
+            fetched[new - first] = True
             apart = np.unique(sectors * sms + np.concatenate(heard.owners[index]))
             fresh[index] = fresh.get(index, 0) + len(new)
             touched[index] = touched.get(index, 0) + len(apart)
