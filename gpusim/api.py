@@ -225,7 +225,16 @@ class Kernel:
                 copied -= function.param_base
             banks[0] = banks[0][:at] + copied.to_bytes(8, "little") + banks[0][at + 8 :]
         return Prepared(
-            self, shape, threads, int(shared_bytes), memory, bound, variables, banks, module.runtime(function)
+            self,
+            shape,
+            threads,
+            int(shared_bytes),
+            memory,
+            bound,
+            variables,
+            banks,
+            module.runtime(function),
+            tuple(args),
         )
 
     def _run(
@@ -326,6 +335,7 @@ class Prepared:
     variables: Any
     banks: dict[int, bytes]
     runtime: Runtime
+    args: tuple[Any, ...]
 
     def engine(
         self,

@@ -21,7 +21,7 @@ LINE = 128
 L1_WAYS = 16
 MOST_ISSUED = 3_000_000  # warp instructions of several waves that are simulated
 MOST_SIMULATED = 9_000_000  # of a single wave of long blocks
-MOST_FOLLOWED = 24_000_000  # of a wave's blocks
+MOST_FOLLOWED = 12_000_000  # of a wave's blocks
 WAVES = 7  # of blocks that are followed
 LASTING = 24  # waves that are simulated, the followed ones over and over
 SEEN_BITS = 18
@@ -41,6 +41,7 @@ class Followed:
     threads: int
     resident: int
     waves: int
+    longer: float = 1.0  # how many times as many instructions a block executes as were followed
 
 
 @dataclass
@@ -117,13 +118,17 @@ def follow_launch(ready: Any, sms: int) -> Followed:
     resident = min(occ.blocks, most)
     shared = sharing(ready, resident, sms)
     streams = follow(ready, blocks_of(total, sms, resident), MOST_FOLLOWED)
-    waves = 1
-    if most > resident and streams.issued * 2 <= MOST_ISSUED:
+    waves, longer = 1, 1.0
+    if not streams.complete:
+        counted = ready.kernel.count(ready.grid, ready.block, ready.args, ready.shared_bytes)
+        executed = sum(instruction.executed for instruction in counted.instructions)
+        longer = max(1.0, executed / total / (streams.issued / resident))
+    elif most > resident and streams.issued * 2 <= MOST_ISSUED:
         waves = max(1, min(WAVES, math.ceil(most / resident), MOST_ISSUED // max(1, streams.issued)))
         if waves > 1:
             streams = follow(ready, blocks_of(total, sms, resident, waves))
     return Followed(
-        streams, shared, occ, ready.kernel.program, total, (threads + 31) // 32, threads, resident, waves
+        streams, shared, occ, ready.kernel.program, total, (threads + 31) // 32, threads, resident, waves, longer
     )  # fmt: skip
 
 
@@ -164,6 +169,10 @@ def simulate(seen: Followed, profile: Model, cache: str) -> Simulation:
         counts *= blocks / done
     else:
         cycles = _extrapolate(end, resident, blocks, share, most)
+    if seen.longer > 1.0:  # what was not followed goes on like what was
+        for column in (begin, end, busy, counts, waits):
+            column *= seen.longer
+        cycles *= seen.longer
     busiest = busy[core.U_DRAM] / max(1.0, float(end.max()))
     cycles += min(1.0, busiest) * profile.cycles(memory.dirty / profile["dram_read_bandwidth"])
     cycles += min(1.0, memory.dirty / DIRTY_FIRST) * profile.cycles(profile["dirty_first"] * 1e-6)

@@ -148,3 +148,18 @@ def test_every_number_of_the_model_has_a_source() -> None:
     for name, entry in content["constants"].items():
         assert entry["source"].split(":")[0].split()[0] in ("measured", "fitted", "assumed"), name
         assert entry["what"]
+
+
+def test_a_long_kernel_is_followed_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpusim.timing import pipeline
+
+    module = gpusim.compile(
+        'extern "C" __global__ void k(float* x, int n) { float v = x[threadIdx.x];\n'
+        "#pragma unroll 1\n for (int i = 0; i < n; ++i) v = v * 1.5f + 1.0f; x[threadIdx.x] = v; }"
+    )
+    args = [np.zeros(256, np.float32), np.int32(4000)]
+    whole = module["k"].predict(132, 256, args)
+    monkeypatch.setattr(pipeline, "MOST_FOLLOWED", 50_000)
+    part = module["k"].predict(132, 256, args)
+    assert part.milliseconds == pytest.approx(whole.milliseconds, rel=0.1)
+    assert whole.milliseconds > 0.02
