@@ -31,13 +31,15 @@ PARAMETERS = (
     "cost_atomic_sector", "cost_constant_word", "warp_start", "lsu_delay", "cost_predicated_off", "write_back",
     "store_drain", "cost_lsu_issue", "l2_window", "cost_store_extra", "cost_red_lane", "dram_load", "dram_load_time",
     "dram_load_most", "out_queue", "dram_jitter", "l2_jitter", "atomic_queue", "cost_special", "local_back",
-    "store_few_lines", "dram_load_mixed",
+    "store_few_lines", "dram_load_mixed", "read_alone", "write_alone",
+    "dram_lone_line",
 )  # fmt: skip
 (P_SCHEDULERS, P_LAT_L2, P_LAT_DRAM, P_LSU_QUEUE, P_L2_QUEUE, P_DRAM_QUEUE, P_TAG, P_L2_SECTOR, P_L2_LINE,
  P_L2_WSECTOR, P_L2_WLINE, P_DRAM_READ, P_DRAM_WRITE, P_DRAM_ISOLATED, P_BARRIER, P_BRANCH, P_INTERVAL, P_GAP,
  P_START, P_ATOMIC, P_CONSTANT, P_WARP_START, P_LSU_DELAY, P_OFF, P_WRITE_BACK, P_DRAIN, P_LSU_ISSUE,
  P_L2_WINDOW, P_STORE_EXTRA, P_RED, P_LOAD, P_LOAD_TIME, P_LOAD_MOST, P_OUT_QUEUE, P_JITTER, P_L2_JITTER,
- P_ATOMIC_QUEUE, P_SPECIAL, P_LOCAL_BACK, P_WLINE_FEW, P_LOAD_MIXED) = range(len(PARAMETERS))  # fmt: skip
+ P_ATOMIC_QUEUE, P_SPECIAL, P_LOCAL_BACK, P_WLINE_FEW, P_LOAD_MIXED, P_READ_ALONE,
+ P_WRITE_ALONE, P_LONE) = range(len(PARAMETERS))  # fmt: skip
 
 UNITS = ("issue", "lsu", "l2_read", "dram", "fma", "alu", "xu", "fp64", "tensor", "barrier", "constant", "uniform",
          "l2_write", "atomic")  # fmt: skip
@@ -75,7 +77,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
     stall, write, read, wait, kind, pipe, cost, latency, data, extra, slots_used,
     start, ops, accesses, warps, traced,
     r_waves, r_space, r_first, r_count, r_serial, lines, sectors,
-    dram_share, dram_cost, blocks, resident, most, p, l1_sets, l1_ways, seen_bits,
+    dram_share, lone, blocks, resident, most, p, l1_sets, l1_ways, seen_bits,
     begin, end, busy, counts, waits,
 ):  # fmt: skip
     """Run ``blocks`` blocks (the ``traced`` ones over and over), ``resident`` at a time.
@@ -362,10 +364,10 @@ def simulate(  # one loop, so that numba keeps everything in registers
                                 owed[i] += dram_share[i]
                                 if owed[i] >= 1.0:
                                     owed[i] -= 1.0
-                                    u = 2.0 * p[P_DRAM_READ]
+                                    u = 2.0 * p[P_DRAM_READ] * (1.0 + p[P_LONE] * lone[i])
                                     if low + high < 2:
-                                        u = p[P_DRAM_READ] * p[P_DRAM_ISOLATED]
-                                    u *= dram_cost[i]
+                                        u = p[P_READ_ALONE] * lone[i] + p[P_DRAM_ISOLATED] * (1.0 - lone[i])
+                                        u *= p[P_DRAM_READ]
                                     dram = max(dram, sent) + u
                                     busy[U_DRAM] += u
                                     counts[2] += 2.0 * (low + high)
@@ -437,7 +439,9 @@ def simulate(  # one loop, so that numba keeps everything in registers
                                 if owed[i] >= 1.0:  # read to be changed, and written back one day
                                     owed[i] -= 1.0
                                     u = (low + high) * (p[P_DRAM_READ] + p[P_DRAM_WRITE] * p[P_WRITE_BACK])
-                                    u *= p[P_DRAM_ISOLATED]
+                                    if count == 1:
+                                        u = p[P_DRAM_READ] * p[P_READ_ALONE]
+                                        u += p[P_DRAM_WRITE] * p[P_WRITE_BACK] * p[P_WRITE_ALONE]
                                     dram = max(dram, sent) + u
                                     busy[U_DRAM] += u
                                     counts[2] += 2.0 * (low + high)
@@ -450,7 +454,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
                                 low = 1 if bits & 3 else 0
                                 high = 1 if bits & 12 else 0
                                 u = (low + high) * p[P_DRAM_WRITE] * p[P_WRITE_BACK] * min(1.0, count / 2.0)
-                                u *= dram_cost[i]
+                                u *= 1.0 + p[P_LONE] * lone[i]
                                 dram = max(dram, sent) + u
                                 busy[U_DRAM] += u
                                 load, writing, load_at = _loaded(

@@ -73,6 +73,9 @@ DERIVED: dict[str, Callable[[Profile], float]] = {
         1e9 / (2 / _scaled(p, "dram_copy", "dram_peak") - 1 / _scaled(p, "dram_read", "dram_peak"))
     ),
     "cost_dram_isolated": lambda p: p["dram_read_32_of_128"] / 64,
+    # 64 bytes that nothing else nearby is read or written with
+    "read_alone": lambda p: p["dram_read_32_of_256"] / 64,
+    "write_alone": lambda p: p["dram_write_32_of_256"] / 64,
     "cost_barrier": lambda p: p["barrier_warp"],
     "block_interval": lambda p: p["block_interval_256"] * p["clock"] * 1e-3,
     "block_interval_large": lambda p: p["block_interval_1024"] / p["block_interval_512"],

@@ -156,7 +156,7 @@ def simulate(seen: Followed, profile: Model, cache: str) -> Simulation:
         codes.stall, codes.write, codes.read, codes.wait, codes.kind, codes.pipe, codes.cost, codes.latency,
         codes.data, codes.extra, codes.slots, streams.start, streams.ops, streams.accesses, seen.warps, traced,
         r.wavefronts, r.space, r.first, r.count, r.serial, r.lines, r.sectors, memory.fresh,
-        memory.dram_cost, blocks, resident,
+        memory.lone, blocks, resident,
         MOST_SIMULATED, values, sets, L1_WAYS, SEEN_BITS, begin, end, busy, counts, waits,
     )  # fmt: skip
     if issued < 0:
@@ -205,15 +205,15 @@ def _extrapolate(end: Array, resident: int, blocks: int, share: float, most: int
 class Memory:
     """What a launch moves: distinct bytes ``loaded`` and ``stored`` by the whole grid.
 
-    By instruction: ``fresh``, the share of first fetches that miss L2, and ``dram_cost``, what a byte costs in DRAM
-    beside one whose block touches all of 256 bytes.  ``write_back``: the share of stored bytes that are written to DRAM
-    in time; ``dirty``: bytes that L2 must write to make room, beyond these.
+    By instruction: ``fresh``, the share of first fetches that miss L2, and ``lone``, the share of lines whose block does
+    not touch the other line of 256 bytes.  ``write_back``: the share of stored bytes that are written to DRAM in time;
+    ``dirty``: bytes that L2 must write to make room, beyond these.
     """
 
     loaded: float
     stored: float
     fresh: Array
-    dram_cost: Array
+    lone: Array
     write_back: float
     dirty: float
 
@@ -234,14 +234,13 @@ def memory_of(seen: Followed, profile: Model, share: float, active: int, cache: 
     capacity = profile["l2_bytes"] * profile["l2_usable"]
     fetched: list[tuple[int, float]] = []
     known = np.zeros(0, np.int64)
-    dram_cost = np.ones(len(meanings))
+    lone = np.zeros(len(meanings))
     block = np.repeat(streams.block, np.diff(streams.start))[used][there]
     for index in np.unique(op):
         mine = record[op == index]
         take = np.repeat(r.first[mine], r.count[mine])
         offset = np.arange(len(take)) - np.repeat(np.cumsum(r.count[mine]) - r.count[mine], r.count[mine])
-        lone = _lone(r.lines[take + offset], np.repeat(block[op == index], r.count[mine]))
-        dram_cost[index] += profile["dram_lone_line"] * lone
+        lone[index] = _lone(r.lines[take + offset], np.repeat(block[op == index], r.count[mine]))
         lines = r.lines[take + offset] * 16 + r.sectors[take + offset]
         distinct = np.unique(lines)
         distinct = distinct[~np.isin(distinct, known)]
@@ -267,7 +266,7 @@ def memory_of(seen: Followed, profile: Model, share: float, active: int, cache: 
     if cache == "hot":
         dirty = 0.0
         write_back = 1.0 - hit_share(profile, footprint)
-    return Memory(loaded, stored, fresh, dram_cost, write_back, dirty)
+    return Memory(loaded, stored, fresh, lone, write_back, dirty)
 
 
 def _lone(lines: Array, blocks: Array) -> float:
@@ -291,12 +290,14 @@ def atomic_cycles(seen: Followed, profile: Model) -> float:
         return 0.0
     take = np.repeat(r.first[record], r.count[record])
     offset = np.arange(len(take)) - np.repeat(np.cumsum(r.count[record]) - r.count[record], r.count[record])
-    touched = len(np.unique(r.lines[take + offset]))
+    _, line = np.unique(r.lines[take + offset], return_inverse=True)
+    work = np.bincount(line, weights=np.repeat(r.serial[record] / np.maximum(1, r.count[record]), r.count[record]))
+    touched = float(work.sum() ** 2 / (work**2).sum())  # lines, as if all had the same work
     places = min(touched * LINE / profile["atomic_bytes"], profile["atomic_places"])
-    places = max(1.0 if touched < 2 else profile["atomic_pair"], places)
+    places = max(1.0 + (profile["atomic_pair"] - 1.0) * min(1.0, (touched - 1.0) / 3.0), places)
     serial = profile["atomic_pass"]
     elements = {getattr(seen.codes_program.meanings[k], "element", "") for k in np.unique(streams.ops[used])}
-    if touched == 1 and elements & {"f32", "f64"}:
+    if len(work) == 1 and elements & {"f32", "f64"}:
         serial = profile["atomic_pass_float"]
     return serial * 1e-9 / places * profile["sm_clock"] * 1e6
 
