@@ -205,8 +205,8 @@ def _extrapolate(end: Array, resident: int, blocks: int, share: float, most: int
 class Memory:
     """What a launch moves: distinct bytes ``loaded`` and ``stored`` by the whole grid.
 
-    By instruction: ``fresh``, the share of first fetches that miss L2, and ``lone``, the share of lines whose block does
-    not touch the other line of 256 bytes.  ``write_back``: the share of stored bytes that are written to DRAM in time;
+    By instruction: ``fresh``, the share of first fetches that miss L2, and ``lone``, the share of lines whose block
+    does not touch the other line of 256 bytes.  ``write_back``: the share of stored bytes that are written to DRAM in time;
     ``dirty``: bytes that L2 must write to make room, beyond these.
     """
 
