@@ -206,7 +206,8 @@ class Memory:
     """What a launch moves: distinct bytes ``loaded`` and ``stored`` by the whole grid.
 
     By instruction: ``fresh``, the share of first fetches that miss L2, and ``lone``, the share of lines whose block
-    does not touch the other line of 256 bytes.  ``write_back``: the share of stored bytes that are written to DRAM in time;
+    does not touch the other line of 256 bytes.  ``write_back``: the share of stored bytes that are written to DRAM in
+    time;
     ``dirty``: bytes that L2 must write to make room, beyond these.
     """
 
