@@ -141,6 +141,8 @@ def from_followed(seen: pipeline.Followed, profile: Model, cache: str, notes: tu
         cycles = sim.busy[unit] / width * whole
         if cycles > 0:
             breakdown[title] = cycles / clock
+    interval = profile["block_interval"] * (profile["block_interval_large"] if seen.threads > 512 else 1.0)
+    breakdown["block launches"] = seen.blocks * interval / clock
     total = sum(sim.waits.values()) or 1.0
     stalls = {title: sum(sim.waits[n] for n in parts) / total for title, parts in STALLS.items()}
     active = min(int(profile["sms"]), seen.blocks)
