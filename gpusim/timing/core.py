@@ -122,6 +122,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
     seen_parts = np.zeros(1 << seen_bits, np.int8)
     dirty = np.full(1 << seen_bits, -1, np.int64)
     dirty_at = np.zeros(1 << seen_bits)
+    dirty_parts = np.zeros(1 << seen_bits, np.int8)
     seen_mask = (1 << seen_bits) - 1
     owed = np.zeros(len(kind))
     lsu = 0.0
@@ -451,16 +452,19 @@ def simulate(  # one loop, so that numba keeps everything in registers
                         if g == 4:
                             slot = (line ^ (line >> 11) ^ (line >> 23)) & seen_mask
                             if dirty[slot] != line or moved - dirty_at[slot] > p[P_L2_WINDOW]:
-                                low = 1 if bits & 3 else 0
-                                high = 1 if bits & 12 else 0
-                                u = (low + high) * p[P_DRAM_WRITE] * p[P_WRITE_BACK] * min(1.0, count / 2.0)
+                                dirty_parts[slot] = 0
+                            fresh = bits & ~dirty_parts[slot]
+                            if fresh:
+                                dirty_parts[slot] |= bits
+                                new = (fresh & 1) + (fresh >> 1 & 1) + (fresh >> 2 & 1) + (fresh >> 3 & 1)
+                                u = new / 2.0 * p[P_DRAM_WRITE] * p[P_WRITE_BACK]
                                 u *= 1.0 + p[P_LONE] * lone[i]
                                 dram = max(dram, sent) + u
                                 busy[U_DRAM] += u
                                 load, writing, load_at = _loaded(
                                     load, writing, load_at, sent, u / p[P_LOAD_TIME], p[P_LOAD_TIME], 1.0
                                 )
-                                counts[4] += count * p[P_WRITE_BACK]
+                                counts[4] += new * p[P_WRITE_BACK]
                             dirty[slot] = line
                             dirty_at[slot] = moved
                             if seen[slot] != line:
