@@ -32,7 +32,8 @@ BLIND_READS = {
     "matmul_double_buffer_naive": "reuse between waves", "matmul_double_buffer": "reuse between waves",
     "matmul_warp_tile": "reuse between waves", "matmul_naive_swapped": "reuse between waves",
     "softmax_naive": "conflicts of rows in L2", "softmax_naive_1024": "conflicts of rows in L2",
-    "reduce_global": "an instruction's later turns in a loop count as its first", "softmax_online_1024": "hits in L1 of rows just read",
+    "reduce_global": "an instruction's later turns in a loop count as its first",
+    "softmax_online_1024": "hits in L1 of rows just read",
 }  # fmt: skip
 
 
