@@ -62,6 +62,24 @@ def _victim(used, bank, ways):
 
 
 @njit(cache=True)
+def _sectors(bits):
+    """How many of a line's four sectors ``bits`` names."""
+    return (bits & 1) + (bits >> 1 & 1) + (bits >> 2 & 1) + (bits >> 3 & 1)
+
+
+@njit(cache=True)
+def _halves(bits):
+    """Whether sectors of a line's low and of its high 64 bytes are among ``bits``, as 0 or 1."""
+    return (1 if bits & 3 else 0), (1 if bits & 12 else 0)
+
+
+@njit(cache=True)
+def _slot(line, mask):
+    """A line's place in the tables that stand for L2."""
+    return (line ^ (line >> 11) ^ (line >> 23)) & mask
+
+
+@njit(cache=True)
 def _loaded(load, writing, at, now, more, time, writes):
     """DRAM's utilisation of late, the part of it that writes, and when, after an access; older ones fade."""
     if now > at:
@@ -101,9 +119,9 @@ def simulate(  # one loop, so that numba keeps everything in registers
     copying = np.zeros(slots)
     stores = np.zeros(resident)
     living = np.zeros(resident, np.int64)
-    arrived = np.zeros((resident, 16), np.int64)
-    arrival = np.zeros((resident, 16))
-    waiting = np.full(slots, -1, np.int64)  # the barrier that a warp waits at
+    arrived = np.zeros(resident, np.int64)  # warps at the barrier; a block's sixteen barriers are one here
+    arrival = np.zeros(resident)
+    waiting = np.zeros(slots, np.bool_)
     which = np.full(resident, -1, np.int64)  # the block in a slot
     shift = np.zeros(resident, np.int64)
     free = np.zeros(schedulers)
@@ -317,7 +335,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
                         if tags[bank, x] == line:
                             way = x
                             break
-                    count = (bits & 1) + (bits >> 1 & 1) + (bits >> 2 & 1) + (bits >> 3 & 1)
+                    count = _sectors(bits)
                     if g == 3 or g == 12 or (g == 6 and extra[i] == 0):
                         missing = bits
                         if way >= 0:
@@ -332,7 +350,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
                             if there > finish:
                                 finish = there
                             continue
-                        need = (missing & 1) + (missing >> 1 & 1) + (missing >> 2 & 1) + (missing >> 3 & 1)
+                        need = _sectors(missing)
                         if g != 6:
                             counts[0] += count - need
                         if way < 0:
@@ -348,7 +366,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
                         moved += need * 32.0
                         seed = (seed * 1103515245 + 12345) & 0x7FFFFFFF
                         there = l2 + p[P_LAT_L2] + p[P_L2_JITTER] * (seed / 1073741824.0 - 1.0)
-                        slot = (line ^ (line >> 11) ^ (line >> 23)) & seen_mask
+                        slot = _slot(line, seen_mask)
                         if g != 6:
                             if seen[slot] != line or moved - seen_at[slot] > p[P_L2_WINDOW]:
                                 seen[slot] = line
@@ -359,8 +377,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
                             seen_at[slot] = moved
                             unseen = missing & ~seen_parts[slot]
                             if unseen:
-                                low = 1 if unseen & 3 else 0
-                                high = 1 if unseen & 12 else 0
+                                low, high = _halves(unseen)
                                 seen_parts[slot] |= 3 * low + 12 * high  # DRAM is read in 64 bytes
                                 owed[i] += dram_share[i]
                                 if owed[i] >= 1.0:
@@ -403,10 +420,9 @@ def simulate(  # one loop, so that numba keeps everything in registers
                         busy[U_L2_WRITE] += u
                         counts[3] += count
                         moved += count * 32.0
-                        slot = (line ^ (line >> 11) ^ (line >> 23)) & seen_mask
+                        slot = _slot(line, seen_mask)
                         if dirty[slot] != line:  # a thread's memory is used again by the next one in its place
-                            low = 1 if bits & 3 else 0
-                            high = 1 if bits & 12 else 0
+                            low, high = _halves(bits)
                             u = (low + high) * p[P_DRAM_WRITE] * p[P_LOCAL_BACK]
                             dram = max(dram, sent) + u
                             busy[U_DRAM] += u
@@ -426,15 +442,14 @@ def simulate(  # one loop, so that numba keeps everything in registers
                             u = p[P_ATOMIC] * r_serial[r] / n
                             atom = max(atom, sent) + u
                             busy[U_ATOMIC] += u
-                            slot = (line ^ (line >> 11) ^ (line >> 23)) & seen_mask
+                            slot = _slot(line, seen_mask)
                             if seen[slot] != line or moved - seen_at[slot] > p[P_L2_WINDOW]:
                                 seen[slot] = line
                                 seen_parts[slot] = 0
                             seen_at[slot] = moved
                             unseen = bits & ~seen_parts[slot]
                             if unseen:
-                                low = 1 if unseen & 3 else 0
-                                high = 1 if unseen & 12 else 0
+                                low, high = _halves(unseen)
                                 seen_parts[slot] |= 3 * low + 12 * high
                                 owed[i] += dram_share[i]
                                 if owed[i] >= 1.0:  # read to be changed, and written back one day
@@ -450,13 +465,13 @@ def simulate(  # one loop, so that numba keeps everything in registers
                         counts[3] += count
                         moved += count * 32.0
                         if g == 4:
-                            slot = (line ^ (line >> 11) ^ (line >> 23)) & seen_mask
+                            slot = _slot(line, seen_mask)
                             if dirty[slot] != line or moved - dirty_at[slot] > p[P_L2_WINDOW]:
                                 dirty_parts[slot] = 0
                             fresh = bits & ~dirty_parts[slot]
                             if fresh:
                                 dirty_parts[slot] |= bits
-                                new = (fresh & 1) + (fresh >> 1 & 1) + (fresh >> 2 & 1) + (fresh >> 3 & 1)
+                                new = _sectors(fresh)
                                 u = new / 2.0 * p[P_DRAM_WRITE] * p[P_WRITE_BACK]
                                 u *= 1.0 + p[P_LONE] * lone[i]
                                 dram = max(dram, sent) + u
@@ -505,11 +520,10 @@ def simulate(  # one loop, so that numba keeps everything in registers
         elif g == 7:
             bar = max(bar, now) + p[P_BARRIER]
             busy[U_BARRIER] += p[P_BARRIER]
-            n = 0
-            arrived[b, n] += 1
-            arrival[b, n] = max(arrival[b, n], bar)
+            arrived[b] += 1
+            arrival[b] = max(arrival[b], bar)
             if data[i] == 0.0:
-                waiting[s] = n
+                waiting[s] = True
         elif g == 8:
             extra_delay = p[P_BRANCH]
         elif g == 13:
@@ -538,7 +552,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
             long_board[s, k] = 0
         if ended:
             ready[s] = NEVER
-            waiting[s] = -1
+            waiting[s] = False
             living[b] -= 1
             if living[b] == 0:
                 number = which[b]
@@ -546,9 +560,8 @@ def simulate(  # one loop, so that numba keeps everything in registers
                 end[number] = over
                 finished += 1
                 stores[b] = 0.0
-                for k in range(16):
-                    arrived[b, k] = 0
-                    arrival[b, k] = 0.0
+                arrived[b] = 0
+                arrival[b] = 0.0
                 which[b] = -1
                 if launched < blocks:
                     launcher = max(launcher, over + p[P_GAP])
@@ -575,7 +588,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
                     launched += 1
                     for x in range(schedulers):
                         stale[x] = 1
-        elif waiting[s] >= 0:
+        elif waiting[s]:
             ready[s] = NEVER
             next_kind[s], next_pipe[s] = kind[ops[position[s]]], pipe[ops[position[s]]]
         else:
@@ -592,18 +605,18 @@ def simulate(  # one loop, so that numba keeps everything in registers
             since[s] = now + 1.0
             reason[s] = why
         # -- a barrier that all have reached ---------------------------------------------------------------------------
-        if (g == 7 or ended) and which[b] >= 0 and arrived[b, 0] > 0:
+        if (g == 7 or ended) and which[b] >= 0 and arrived[b] > 0:
             needed = living[b]
             if extra[i] > 0 and g == 7:
                 needed = min(needed, (extra[i] + 31) // 32)
-            if arrived[b, 0] >= needed:
-                free_at = arrival[b, 0] + latency[i] if g == 7 else arrival[b, 0]
-                arrived[b, 0] = 0
-                arrival[b, 0] = 0.0
+            if arrived[b] >= needed:
+                free_at = arrival[b] + latency[i] if g == 7 else arrival[b]
+                arrived[b] = 0
+                arrival[b] = 0.0
                 for w in range(warps):
                     z = b * warps + w
-                    if waiting[z] >= 0:
-                        waiting[z] = -1
+                    if waiting[z]:
+                        waiting[z] = False
                         nxt = wait[ops[position[z]]]
                         t = free_at
                         for k in range(6):

@@ -134,7 +134,8 @@ def from_followed(seen: pipeline.Followed, profile: Model, cache: str, notes: tu
     """Predict a launch whose streams are known."""
     sim = pipeline.simulate(seen, profile, cache)
     clock = profile["sm_clock"] * 1e3  # cycles a millisecond
-    milliseconds = sim.cycles / clock + profile[f"overhead_{cache}"] * 1e-3
+    overhead = profile[f"overhead_{cache}"] * 1e-3
+    milliseconds = sim.cycles / clock + overhead
     whole = max(1.0, sim.share / sim.blocks)
     breakdown = {}
     for unit, (title, width) in UNITS.items():
@@ -150,7 +151,6 @@ def from_followed(seen: pipeline.Followed, profile: Model, cache: str, notes: tu
     loads = sim.counts["l1_hits"] + sim.counts["l2_reads"]
     resident = float((sim.end - sim.begin).sum()) * seen.warps / max(1.0, float(sim.end.max() - sim.begin.min()))
     breakdown = {title: float(value) for title, value in breakdown.items()}
-    overhead = profile[f"overhead_{cache}"] * 1e-3
     return Prediction(
         milliseconds=float(milliseconds),
         limiter=limiter_of(breakdown, stalls, milliseconds, overhead),
