@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -218,42 +219,64 @@ def metrics_of(program: Program, tally: Tally, collector: Collector) -> dict[str
         "predicated_on": tally.predicated_on,
         **collector.fields,
     }
-    classes = [_kinds(i, m) for i, m in zip(program.instructions, program.meanings, strict=True)]
+    selected = _selected(program)
+    generic = [k for k, m in enumerate(program.meanings) if isinstance(m, MemoryOp) and m.space == "generic"]
     found: dict[str, int] = {}
     for metric in METRICS:
         column = columns[metric.field]
         if not metric.kinds:
             found[metric.name] = int(column.sum())
             continue
-        chosen = np.array([bool(c & set(metric.kinds)) for c in classes], bool)
-        total = int(column[chosen].sum())
-        if metric.field != "executed":
-            total += _generic_part(program, collector, metric.field, metric.kinds)
+        total = int(column[selected[metric.kinds]].sum())
+        if generic and metric.field != "executed":
+            total += _generic_part(program, generic, collector, metric.field, metric.kinds)
         found[metric.name] = total
     return found
 
 
-def _generic_part(program: Program, collector: Collector, field_name: str, kinds: tuple[str, ...]) -> int:
-    """What generic accesses add to the counters of the space they went to."""
-    from dataclasses import replace
+_SELECTED: WeakKeyDictionary[Program, dict[tuple[str, ...], np.ndarray[Any, Any]]] = WeakKeyDictionary()
 
+
+def _selected(program: Program) -> dict[tuple[str, ...], np.ndarray[Any, Any]]:
+    """Indices of the instructions that metrics of these kinds are summed over; worked out once a program."""
+    known = _SELECTED.get(program)
+    if known is None:
+        classes = [_kinds(i, m) for i, m in zip(program.instructions, program.meanings, strict=True)]
+        wanted = {metric.kinds for metric in METRICS if metric.kinds}
+        known = _SELECTED[program] = {
+            kinds: np.flatnonzero(np.array([not c.isdisjoint(kinds) for c in classes], bool)) for kinds in wanted
+        }
+    return known
+
+
+def _generic_part(
+    program: Program, generic: list[int], collector: Collector, field_name: str, kinds: tuple[str, ...]
+) -> int:
+    """What generic accesses add to the counters of the space they went to."""
     total = 0
-    for index, meaning in enumerate(program.meanings):
-        if not (isinstance(meaning, MemoryOp) and meaning.space == "generic"):
-            continue
+    for index in generic:
+        meaning = program.meanings[index]
         for space, columns in collector.by_space.items():
-            as_space = replace(meaning, space=space)  # type: ignore[arg-type]
-            if _kinds(program.instructions[index], as_space) & set(kinds):
+            as_space = replace(meaning, space=space)  # type: ignore[type-var, arg-type]
+            if not _kinds(program.instructions[index], as_space).isdisjoint(kinds):
                 total += int(columns[field_name][index])
     return total
 
 
+_COUNTED = ("requests", "wavefronts", "wavefronts_ideal", "conflicts", "sectors", "sectors_ideal", "tags", "divergent")
+
+
 def instruction_counts(program: Program, tally: Tally, collector: Collector) -> list[InstructionCounts]:
     """The per-instruction table."""
-    fields = collector.fields
     rows = []
-    for index, instruction in enumerate(program.instructions):
-        meaning = program.meanings[index]
+    counted = {
+        "executed": tally.executed,
+        "thread_executed": tally.thread_executed,
+        "predicated_on": tally.predicated_on,
+        **{name: collector.fields[name] for name in _COUNTED},
+    }
+    numbers = zip(*(column.tolist() for column in counted.values()), strict=True)
+    for instruction, meaning, values in zip(program.instructions, program.meanings, numbers, strict=True):
         memory = meaning if isinstance(meaning, MemoryOp) else None
         at = instruction.location
         rows.append(
@@ -262,17 +285,7 @@ def instruction_counts(program: Program, tally: Tally, collector: Collector) -> 
                 sass=instruction.text,
                 file=at.file if at else None,
                 line=at.line if at else None,
-                executed=int(tally.executed[index]),
-                thread_executed=int(tally.thread_executed[index]),
-                predicated_on=int(tally.predicated_on[index]),
-                requests=int(fields["requests"][index]),
-                wavefronts=int(fields["wavefronts"][index]),
-                wavefronts_ideal=int(fields["wavefronts_ideal"][index]),
-                conflicts=int(fields["conflicts"][index]),
-                sectors=int(fields["sectors"][index]),
-                sectors_ideal=int(fields["sectors_ideal"][index]),
-                tags=int(fields["tags"][index]),
-                divergent=int(fields["divergent"][index]),
+                **dict(zip(counted, values, strict=True)),
                 space=memory.space if memory else None,
                 operation=memory.operation if memory else None,
                 width=memory.width if memory else None,

@@ -16,6 +16,7 @@ from gpusim.machine.events import Access
 from gpusim.machine.memory import DeviceMemory
 from gpusim.machine.outer import Outer, plain, words_of
 from gpusim.sass.form import MemoryOp
+from gpusim.sass.numeric import progression
 
 Array = np.ndarray[Any, Any]
 u32, u64, i64 = np.uint32, np.uint64, np.int64
@@ -34,6 +35,10 @@ def _join(mask: Array | None, *values: Array) -> tuple[Array, list[Array]]:
     if mask is None:
         return np.ones(shape, bool), [np.broadcast_to(v, shape).reshape(-1) for v in values]
     chosen = np.broadcast_to(mask, shape)
+    if len(shape) == 2 and mask.shape[0] == 1 < shape[0]:  # the same lanes in all blocks
+        columns = progression(chosen[0])
+        picked: Any = np.flatnonzero(chosen[0]) if columns is None else columns
+        return chosen, [np.broadcast_to(v, shape)[:, picked].reshape(-1) for v in values]
     return chosen, [np.broadcast_to(v, shape)[chosen] for v in values]
 
 

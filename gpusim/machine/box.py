@@ -243,27 +243,16 @@ class BoxLanes(Lanes):
 
 
 class BoxChunk(Chunk):
-    """The state of a box: one block's masks, symbolic registers.
+    """The state of a box: one block's masks, symbolic registers."""
 
-    ``before(address)``: elements live there; ``places()``: where each lane stands.
-    """
-
-    before: Callable[[int], frozenset[int]]
     describe: Callable[[int], str]
-    places: Callable[[], Array]
 
-    def begin(self, axes: tuple[Array, Array, Array], before: Callable[[int], frozenset[int]]) -> None:
-        """Start with the blocks at all combinations of these indices; ``before(address)``: live elements there."""
+    def begin(self, axes: tuple[Array, Array, Array]) -> None:
+        """Start with the blocks at all combinations of these indices."""
         x, y, z = (int(a[0]) for a in axes)
         self.start(np.array([x + self.grid[0] * (y + self.grid[1] * z)]))
-        self.before = before
-        self.elsewhere: frozenset[int] | None = None
         for k, (axis, numbers) in enumerate(zip("XYZ", axes, strict=True)):
             self.special[f"SR_CTAID.{axis}"] = along(np.uint32, 1 + k, numbers)
-
-    def set_active(self, mask: Array | None) -> None:
-        super().set_active(mask)
-        self.elsewhere = None
 
     def lanes(self, mask: Array | None) -> Lanes:
         return BoxLanes(self, mask)
@@ -273,21 +262,9 @@ class BoxChunk(Chunk):
             raise Undecided(f"a guard that depends on data: {self.describe(index)}")
         return super().guarded(index, mask)
 
-    def _live_elsewhere(self, number: int) -> bool:
-        """Whether lanes that do not execute now may read an element yet."""
-        if self.elsewhere is None:
-            waiting = self.alive_mask() & ~self.active_mask()
-            found: frozenset[int] = frozenset()
-            if waiting.any():
-                places = np.broadcast_to(self.places(), waiting.shape)[waiting]
-                for address in np.unique(places):
-                    found = found | self.before(int(address))
-            self.elsewhere = found
-        return number in self.elsewhere
-
     def merge(self, mask: Any, new: Any, old: Any, number: int, keep: bool) -> Any:
         """``new`` under the mask, ``old`` in the other lanes if one of them may read it yet."""
-        if not keep and not self._live_elsewhere(number):
+        if not keep and number not in self.elsewhere():
             return new
         if not any(isinstance(value, SYMBOLIC) for value in (mask, new, old)):
             return select(mask, new, old)
@@ -301,11 +278,6 @@ class BoxWriter(BlockWriter):
     """Block functions whose results go to registers only as far as lanes need them."""
 
     batching = False
-    index = 0
-
-    def instruction(self, index: int, masked: bool) -> list[str]:
-        self.index = index
-        return super().instruction(index, masked)
 
     def _assign(self, dest: Dest, value: str, guard: Predicate | None, masked: bool) -> list[str]:
         if dest.is_sink:
@@ -320,6 +292,7 @@ class BoxWriter(BlockWriter):
             mask = "s.warp_write_mask()" if guard is None else "s.warp_any(g)"
         lines = []
         for k, (target, text) in enumerate(zip(self._targets(dest), values, strict=True)):
+            self._forget(target)
             number = element(dest.operand, k)
             keep = guard is not None and number in self.part.kept[self.index]
             lines.append(f"{target} = s.merge({mask}, {text}, {target}, {number}, {keep})")
@@ -337,7 +310,6 @@ class BoxEngine(Engine):
         self, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int, local_bytes: int
     ) -> BoxChunk:
         chunk = BoxChunk(grid, block, shared_bytes, local_bytes)
-        chunk.places = lambda: self.flow.place
         chunk.describe = self._describe
         return chunk
 
@@ -366,8 +338,7 @@ class BoxEngine(Engine):
         self.branches: list[Branch] = []
         part = self.compiled.slice
         assert part is not None and isinstance(self.chunk, BoxChunk)
-        index_of, before = self.program.index_of, part.before
-        self.chunk.begin(axes, lambda address: before[index_of[address]] if address in index_of else frozenset())
+        self.chunk.begin(axes)
         self.memory.begin(world)
         with np.errstate(all="ignore"):
             self._run_blocks()

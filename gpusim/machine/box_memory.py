@@ -29,6 +29,7 @@ from gpusim.sass.form import MemoryOp
 Array = np.ndarray[Any, Any]
 u32, u64, i64 = np.uint32, np.uint64, np.int64
 LINE_BYTES = 128
+ALL = b""  # stands for all lanes
 KNOWN, BOUNDED, UNKNOWN = 0, 1, 2  # of a word: its bits, bounds of its float32, nothing
 
 
@@ -144,7 +145,8 @@ class BoxMemory:
 
     def _record(self, index: int, op: MemoryOp, space: str, mask: Array, *addresses: Any) -> None:
         """Count an access: the same pattern is worked out once, at the end."""
-        key = (index, space, mask.tobytes(), *(_pattern(a, mask, self.chunk.threads) for a in addresses))
+        who = ALL if mask is self.everyone else mask.tobytes()
+        key = (index, space, who, *(_pattern(a, mask, self.chunk.threads, who == ALL) for a in addresses))
         seen = self.hits.get(key, 0)
         if not seen:
             self.samples[key] = (op, mask, addresses)
@@ -179,10 +181,10 @@ class BoxMemory:
             raise self._undecided(index, "an address that depends on data")
         low = high = address.c
         thread = address.parts[0]
-        if thread is not None:
+        if thread is not None and mask is not self.everyone:
             used = thread.values[mask[0]]
             low, high = low + int(used.min()), high + int(used.max())
-        for part in address.parts[1:]:
+        for part in address.parts[0 if mask is self.everyone else 1 :]:
             if part is not None:
                 low, high = low + part.low, high + part.high
         return low, high
@@ -253,7 +255,7 @@ class BoxMemory:
     def touch(self, index: int, op: MemoryOp, address: Any, mask: Array | None) -> None:
         """The access without its data."""
         lanes = self._mask(mask)
-        if not lanes.any():
+        if lanes is not self.everyone and not lanes.any():
             return
         op, address = self._placed(index, op, address, lanes)
         if op.operation in ("matrix_load", "matrix_store"):
@@ -501,14 +503,18 @@ def _rows(address: Any, mask: Array, threads: int) -> tuple[Array, int]:
     return np.where(mask[0], numbers - first, 0), base + first
 
 
-def _pattern(address: Any, mask: Array, threads: int) -> tuple[Any, ...]:
+def _pattern(address: Any, mask: Array, threads: int, everyone: bool) -> tuple[Any, ...]:
     """What an address has in common with all others that count the same."""
     if not isinstance(address, Sep) and address.size == 1:
         return (int(address.item()) % LINE_BYTES,)
-    numbers, base = _rows(address, mask, threads)
-    key: tuple[Any, ...] = (numbers.tobytes(), base % LINE_BYTES)
+    thread = address.parts[0] if isinstance(address, Sep) else None
+    if everyone and thread is not None:
+        key: tuple[Any, ...] = (thread.steps, (address.c + int(thread.values[0])) % LINE_BYTES)
+    else:
+        numbers, base = _rows(address, mask, threads)
+        key = (numbers.tobytes(), base % LINE_BYTES)
     if isinstance(address, Sep):
-        key += tuple(None if p is None else p.phases.tobytes() for p in address.parts[1:])
+        key += tuple(None if p is None else p.phase_key for p in address.parts[1:])
     return key
 
 

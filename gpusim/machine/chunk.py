@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,9 @@ from gpusim.machine.outer import by_block
 
 Array = np.ndarray[Any, Any]
 u32 = np.uint32
+NOWHERE = np.int32(1 << 30)  # an address that no lane stands at
+MOST_PLACES = 16  # addresses at which lanes wait up to which it is worked out what they may read
+ELEMENTS = 1024  # more than there are registers and predicates
 ZERO: Array = np.zeros((1, 1), u32)
 NEVER: Array = np.zeros((1, 1), bool)
 ALWAYS: Array = np.ones((1, 1), bool)
@@ -56,6 +59,9 @@ class Chunk:
         self.predicated_on: dict[int, int] = {}
         # (bank, offset, base) -> words of a constant bank at run-time addresses; set by the engine
         self.constant_load: Callable[[int, int, Array], Array] = lambda bank, offset, base: ZERO
+        # elements live before the instruction at an address, and where each lane stands; set by the engine
+        self.before: Callable[[int], frozenset[int]] = lambda address: frozenset()
+        self.places: Callable[[], Array] = lambda: np.zeros((1, 1), np.int32)
 
     def _thread_registers(self, thread: Array) -> dict[str, Array]:
         bx, by, _ = self.block
@@ -112,6 +118,7 @@ class Chunk:
         """Make ``mask`` the executing lanes (None: all).  ``m`` is exact; ``w`` is None when no living lane is left
         out, so that results may be written without a mask; ``lane_count`` and ``warp_count`` count what is active."""
         self.m = mask
+        self._elsewhere: Container[int] | None = None
         self._warp_mask: Array | None = None
         total_warps = self.blocks * self.warps
         if mask is None:
@@ -147,6 +154,24 @@ class Chunk:
         if self._warp_mask is None:
             self._warp_mask = self.warp_any(self.active_mask())
         return self._warp_mask
+
+    def elsewhere(self) -> Container[int]:
+        """Elements that lanes which do not execute now may read yet."""
+        if self._elsewhere is None:
+            self._elsewhere = self._live_elsewhere()
+        return self._elsewhere
+
+    def _live_elsewhere(self) -> Container[int]:
+        waiting = self.alive_mask() & ~self.active_mask()
+        left = np.where(waiting, self.places(), NOWHERE)
+        found: frozenset[int] = frozenset()
+        for _ in range(MOST_PLACES):
+            address = int(left.min())
+            if address == NOWHERE:
+                return found
+            found = found | self.before(address)
+            left[left == address] = NOWHERE
+        return range(ELEMENTS)
 
     def count(self, mask: Array) -> int:
         """Lanes set in a mask of broadcastable shape."""

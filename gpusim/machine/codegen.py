@@ -7,6 +7,11 @@ what an instruction means stays in its opcode function.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -19,10 +24,14 @@ from gpusim.sass.form import Alu, ControlOp, Dest, MemoryOp, Semantics, Source, 
 from gpusim.sass.numeric import SIGN32, high_word, low_word, select
 from gpusim.sass.operands import Address, Constant, Immediate, Predicate, Register
 from gpusim.sass.program import BRANCH_OPCODES, BasicBlock, Program
-from gpusim.sass.slices import Slice
+from gpusim.sass.slices import Slice, element
 
 _VIEWS = {"u32": "", "i32": ".view(i32)", "f32": ".view(f32)", "u64": "", "i64": ".view(i64)", "f64": ".view(f64)"}
 _WIDE = ("u64", "i64", "f64")
+REGISTER = re.compile(r"\bU?R\[\d+\]")
+HALF = re.compile(r"(lo|hi)\(\w+\)")
+NAMED = re.compile(r"\((qU?R\d+_\d+) := (pair\([^()]*\))\)")
+NAME = re.compile(r"\bq(U?R\d+)_(\d+)\b")
 
 
 def float32_bits(value: int | float) -> int:
@@ -34,17 +43,45 @@ def float32_bits(value: int | float) -> int:
     return int(np.float32(value).view(np.uint32))
 
 
+def settled(lines: list[str]) -> list[str]:
+    """The lines of a function without halves that are overwritten before they are read, and names that are not read."""
+    overwritten: set[str] = set()
+    needed = []
+    for line in reversed(lines):
+        target, _, value = line.partition(" = ")
+        if REGISTER.fullmatch(target):
+            if target in overwritten and HALF.fullmatch(value):
+                continue
+            overwritten.add(target)
+        else:
+            value = line
+        overwritten.difference_update(REGISTER.findall(value))
+        needed.append(line)
+    lines = needed[::-1]
+    uses = Counter(match.group() for line in lines for match in NAME.finditer(line))
+    kept = []
+    for line in lines:
+        name = line.partition(" = ")[0]
+        if NAME.fullmatch(name) and uses[name] == 1:
+            continue
+        line = NAMED.sub(lambda match: match[0] if uses[match[1]] > 1 else match[2], line)
+        kept.append(NAME.sub(r"q\1", line))
+    return kept
+
+
 class BlockWriter:
     """Writes the functions of one program; ``names`` collects what the text refers to besides launch constants.
 
     With a ``part``, instructions outside of that slice are not computed: their guards are counted and their accesses
-    reported.
+    reported.  ``live`` says which registers lanes that do not execute an instruction may still read: only those are
+    kept in such lanes.
     """
 
     batching = True  # like instructions may be computed together
+    index = 0  # of the instruction that is written
 
-    def __init__(self, program: Program, part: Slice | None = None) -> None:
-        self.program, self.part = program, part
+    def __init__(self, program: Program, part: Slice | None = None, live: Slice | None = None) -> None:
+        self.program, self.part, self.live = program, part, live
         self.names: dict[str, Any] = {
             "ZERO": ZERO,
             "ALWAYS": ALWAYS,
@@ -66,6 +103,9 @@ class BlockWriter:
         }
         self.constants: set[tuple[int, int]] = set()  # (bank, offset) of words bound at launch
         self.lines: list[str] = []
+        self.wide: dict[tuple[str, str], str] = {}  # register pairs whose 64-bit value has a name at this point
+        self.numbers = count()
+        self.unconditional = True  # what is written now is executed whenever its function is
 
     # -- values ----------------------------------------------------------------------------------------------------
     def _literal(self, array: np.ndarray[Any, Any]) -> str:
@@ -87,6 +127,37 @@ class BlockWriter:
             return f"s.constant_load({constant.bank}, {offset}, {self._register(constant.base)})"
         self.constants.add((constant.bank, offset))
         return f"c{constant.bank}_{offset:x}"
+
+    # -- 64-bit values, put together once ----------------------------------------------------------------------------
+    def _name(self, low: str, high: str) -> str:
+        """A new name for the value of a register pair; :func:`settle` drops those that nothing reads."""
+        name = f"q{low[:-1].replace('[', '')}_{next(self.numbers)}"
+        self.wide[low, high] = name
+        return name
+
+    def _pair(self, low: str, high: str) -> str:
+        """The text of a register pair's value: its name if it has one, which it gets if that is safe."""
+        known = self.wide.get((low, high))
+        if known is not None:
+            return known
+        text = f"pair({low}, {high})"
+        if not self.unconditional or not REGISTER.fullmatch(low) or not REGISTER.fullmatch(high):
+            return text
+        return f"({self._name(low, high)} := {text})"
+
+    def _forget(self, target: str) -> None:
+        """A register is written: the names of its pairs no longer stand for them."""
+        for words in [words for words in self.wide if target in words]:
+            del self.wide[words]
+
+    @contextmanager
+    def _conditional(self) -> Iterator[None]:
+        """What is written meanwhile may not be executed, so that it must not give names."""
+        before, self.unconditional = self.unconditional, False
+        try:
+            yield
+        finally:
+            self.unconditional = before
 
     def predicate(self, predicate: Predicate) -> str:
         """A predicate's text."""
@@ -114,7 +185,7 @@ class BlockWriter:
             if words[0] == words[1] == "ZERO":
                 text = self._literal(np.zeros(1, np.uint64))
             else:
-                text = f"pair({words[0]}, {words[1]})"
+                text = self._pair(words[0], words[1])
         else:
             text = words[0]
         if source.bare:
@@ -192,7 +263,7 @@ class BlockWriter:
             return ""
         text = self._register(base)
         if long:
-            text = f"{text}.astype(u64)" if narrow else f"pair({text}, {self._register(base, 1)})"
+            text = f"{text}.astype(u64)" if narrow else self._pair(text, self._register(base, 1))
         if scale:
             text = f"({text} << {'u64' if long else 'u32'}({scale}))"
         return text
@@ -212,7 +283,8 @@ class BlockWriter:
         values = [value] if dest.words == 1 else [f"lo({value})", f"hi({value})"]
         uniform = dest.operand.file in ("UR", "UP")
         lines = []
-        for target, text in zip(targets, values, strict=True):
+        for k, (target, text) in enumerate(zip(targets, values, strict=True)):
+            self._forget(target)
             if guard is None and not masked:
                 lines.append(f"{target} = {text}")
             elif uniform:
@@ -223,13 +295,28 @@ class BlockWriter:
                 else:
                     mask = "s.warp_any(g)"
                 lines.append(f"{target} = select({mask}, {text}, {target})")
-            elif guard is None:
-                lines.append(f"{target} = select(w, {text}, {target})")
-            elif masked:
-                lines.append(f"{target} = select(g, {text}, {target})")
             else:
-                lines.append(f"{target} = {text} if n == s.lane_count else select(g, {text}, {target})")
+                lines.append(self._keeping(target, text, element(dest.operand, k), guard is not None, masked))
+        if (
+            dest.words == 2
+            and guard is None
+            and not masked
+            and self.unconditional
+            and all(map(REGISTER.fullmatch, targets))
+        ):
+            lines.append(f"{self._name(*targets)} = {value}")
         return lines
+
+    def _keeping(self, target: str, text: str, number: int | None, guarded: bool, masked: bool) -> str:
+        """A write under a mask: lanes that it leaves out keep what they had, if they may read it yet."""
+        select = f"select({'g' if guarded else 'w'}, {text}, {target})"
+        if self.live is None or number is None or number in self.live.across:
+            kept = True
+        else:
+            kept = guarded and number in self.live.kept[self.index]
+        if masked:
+            return f"{target} = {select}" if kept else f"{target} = {select} if {number} in L else {text}"
+        return f"{target} = {text} if n == s.lane_count else {select}" if kept else f"{target} = {text}"
 
     def _assign_results(self, dests: tuple[Dest, ...], guard: Predicate | None, masked: bool) -> list[str]:
         """Unpack ``r`` into the destinations."""
@@ -316,14 +403,17 @@ class BlockWriter:
 
     def instruction(self, index: int, masked: bool) -> list[str]:
         """Statements of one instruction; an unsupported one raises its error when reached."""
+        self.index = index
         instruction = self.program.instructions[index]
         meaning = self.program.meanings[index]
         guard = instruction.guard
         if isinstance(meaning, UnsupportedError):
             return self._refusal(index, guard, meaning)
         try:
-            body = self._body(index, meaning, guard, masked)
+            with self._conditional() if guard is not None and not isinstance(meaning, MemoryOp) else nullcontext():
+                body = self._body(index, meaning, guard, masked)
         except ValueError as error:
+            self.wide.clear()  # names may have been given in what was not written
             return self._refusal(index, guard, instruction.unsupported(str(error)))
         if guard is None:
             return body
@@ -345,23 +435,32 @@ class BlockWriter:
     def block(self, block: BasicBlock) -> list[str]:
         """Both functions of a block, without its control operation."""
         last = block.last - 1 if block.control is not None else block.last
-        lines = []
+        lines: list[str] = []
         for name, masked in (("fast", False), ("masked", True)):
             lines.append(f"def {name}{block.number}(s, m, w):")
-            lines.append(" R = s.R; UR = s.UR; P = s.P; UP = s.UP")
+            self.wide.clear()
             together = not masked and self.batching
             order = (
                 schedule(self.program, block.first, last) if together else [[i] for i in range(block.first, last + 1)]
             )
-            for batch in order:
-                lines += [f" {line}" for line in self.instructions(batch, masked)]
+            body = [line for batch in order for line in self.instructions(batch, masked)]
+            lines.append(" R = s.R; UR = s.UR; P = s.P; UP = s.UP")
+            if masked and self.live is not None:
+                lines.append(" L = s.elsewhere()")
+            lines += [f" {line}" for line in settled(body)]
         return lines
 
     def instructions(self, batch: list[int], masked: bool) -> list[str]:
         """Statements of instructions that may be computed together."""
-        one_by_one = [line for index in batch for line in self.instruction(index, masked)]
         if len(batch) == 1 or (self.part is not None and not set(batch) <= self.part.needed):
-            return one_by_one
+            return [line for index in batch for line in self.instruction(index, masked)]
+        with self._conditional():
+            known = dict(self.wide)
+            one_by_one = [line for index in batch for line in self.instruction(index, masked)]
+            self.wide = known
+            return ["if s.small:", *self._together(batch), "else:", *(f" {line}" for line in one_by_one)]
+
+    def _together(self, batch: list[int]) -> list[str]:
         meanings = [self.program.meanings[index] for index in batch]
         columns: list[str] = []
         for number in range(len(meanings[0].sources)):  # type: ignore[union-attr]
@@ -372,12 +471,13 @@ class BlockWriter:
         lines = [f"r = batch(fn{batch[0]}, s.shape, {', '.join(columns)})"]
         for number, meaning in enumerate(meanings):
             lines += self._assign(meaning.dests[0], f"r[{number}]", None, False)  # type: ignore[union-attr]
-        indented = [f" {line}" for line in lines] + ["else:"] + [f" {line}" for line in one_by_one]
-        return ["if s.small:", *indented]
+        return [f" {line}" for line in lines]
 
     def text(self) -> str:
         """The text of all blocks."""
         lines: list[str] = []
         for block in self.program.blocks:
             lines += self.block(block)
+        self.wide.clear()
+        self.unconditional = False  # what is asked for from now on stands alone
         return "\n".join(lines) + "\n"

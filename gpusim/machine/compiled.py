@@ -10,18 +10,22 @@ from gpusim.machine.codegen import BlockWriter
 from gpusim.sass.form import MemoryOp
 from gpusim.sass.operands import Predicate
 from gpusim.sass.program import BasicBlock, Program
-from gpusim.sass.slices import Slice
+from gpusim.sass.slices import Slice, liveness_of
 
 
 @dataclass
 class Compiled:
-    """A program's block functions as code, to be bound to a launch's constants; ``slice``: of what counters need."""
+    """A program's block functions as code, to be bound to a launch's constants.
+
+    ``slice``: of what counters need; ``live``: which registers may still be read, None where that is not known.
+    """
 
     program: Program
     code: CodeType
     names: dict[str, Any]
     constants: set[tuple[int, int]]
     slice: Slice | None = None
+    live: Slice | None = None
 
 
 def compile_program(
@@ -31,7 +35,8 @@ def compile_program(
 
     ``part``: compute only what this slice needs, and of other accesses only the events.
     """
-    writer = writer_type(program, part)
+    live = part or liveness_of(program)
+    writer = writer_type(program, part, live)
     text = writer.text()
     extra: list[str] = []
     for block in program.blocks:
@@ -49,7 +54,7 @@ def compile_program(
             values = ", ".join(writer.value(s) for s in block.control.sources)
             extra.append(f"def read{block.number}(s):\n R = s.R; UR = s.UR; P = s.P; UP = s.UP\n return ({values},)")
     text += "\n".join(extra) + "\n"
-    return Compiled(program, compile(text, "<sass>", "exec"), writer.names, writer.constants, part)
+    return Compiled(program, compile(text, "<sass>", "exec"), writer.names, writer.constants, part, live)
 
 
 def _look(program: Program, block: BasicBlock, writer: BlockWriter) -> list[str]:

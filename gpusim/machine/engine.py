@@ -96,6 +96,8 @@ class Engine:
         self.chunk.constant_load = self._constant_load
         self.chunk.code_base = self.runtime.code_base
         self.flow = Flow(self.chunk)
+        self.chunk.places = lambda: self.flow.place
+        self.chunk.before = self._live_before
         self.memory = self._new_memory()
         self.total_blocks = grid[0] * grid[1] * grid[2]
         self.chunk_blocks = self._blocks_a_chunk(chunk_threads)
@@ -104,6 +106,11 @@ class Engine:
         count = len(self.program.blocks)
         self.block_warps = [0] * count
         self.block_lanes = [0] * count
+
+    def _live_before(self, address: int) -> frozenset[int]:
+        live, index = self.compiled.live, self.program.index_of.get(address)
+        assert live is not None  # or else nobody asks
+        return frozenset() if index is None else live.before[index]
 
     # -- preparing --------------------------------------------------------------------------------------------------
     def _new_chunk(

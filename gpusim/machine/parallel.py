@@ -38,7 +38,7 @@ WORKERS_VARIABLE = "GPUSIM_WORKERS"
 MOST_WORKERS = 8
 # Seconds after which a launch is shared if as many are left, and how many more for each byte of device memory, whose
 # pages each process is given one by one.  Measured.
-START, START_A_BYTE = 0.06, 2.5e-10
+START, START_A_BYTE = 0.04, 2.5e-10
 KEPT = 8  # arrays of offsets that are kept of an instruction
 SLAB = 1 << 20  # words that are compared at once
 LARGEST_MEMORY = 1 << 30  # bytes of device memory up to which every word of it is watched

@@ -40,13 +40,14 @@ class Split(Exception):
 class Part:
     """int64 numbers along one axis, with what is asked of them again and again."""
 
-    __slots__ = ("_phases", "_zeros", "high", "low", "values")
+    __slots__ = ("_phases", "_steps", "_zeros", "high", "low", "values")
 
     def __init__(self, values: Array) -> None:
         self.values = values
         self.low, self.high = int(values.min()), int(values.max())
         self._zeros: int | None = None
-        self._phases: Array | None = None
+        self._phases: tuple[Array, bytes] | None = None
+        self._steps: bytes | None = None
 
     @property
     def zeros(self) -> int:
@@ -59,9 +60,25 @@ class Part:
     @property
     def phases(self) -> Array:
         """How many of the numbers have each remainder modulo 128."""
+        return self._counted()[0]
+
+    @property
+    def phase_key(self) -> bytes:
+        """The same as bytes."""
+        return self._counted()[1]
+
+    def _counted(self) -> tuple[Array, bytes]:
         if self._phases is None:
-            self._phases = np.bincount(self.values & 127, minlength=128)
+            counts = np.bincount(self.values & 127, minlength=128)
+            self._phases = counts, counts.tobytes()
         return self._phases
+
+    @property
+    def steps(self) -> bytes:
+        """The numbers less the first, as bytes."""
+        if self._steps is None:
+            self._steps = (self.values - self.values[0]).tobytes()
+        return self._steps
 
 
 Parts = tuple[Part | None, Part | None, Part | None, Part | None]  # thread, x, y, z

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.machine.chunk import Chunk
+from gpusim.machine.chunk import NOWHERE, Chunk
 from gpusim.machine.lanes import Lanes
 
 Array = np.ndarray[Any, Any]
 u32, i32, i8 = np.uint32, np.int32, np.int8
 
 EXITED, RUNNING, READY, AT_SYNC, AT_BARRIER, AT_WARPSYNC, HELD, ASIDE = (i8(k) for k in range(8))
-NOWHERE = i32(1 << 30)
 RECURSION_CAVEAT = (
     "executed counts are not certain here: lanes of a warp return from different depths of recursion together (of 98 "
     "recorded launches of recursive kernels 13 differ, by up to 19 % of the instructions; counters that the profiler "

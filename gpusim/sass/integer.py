@@ -218,11 +218,12 @@ def _multiply_wide(form: Form, unsigned: bool, extended: bool, high: bool) -> Se
     def compute(a: Array, b: Array, c: Array, *carries: Array) -> Any:
         product = product_of(a, b)
         total = product if no_addend else (product - c if c_negated else product + c)
-        overflow = total < product
+        overflow: Any = total < product if carries_out else None
         for carry in carries:
             step = carry.astype(u64)
             total = total + step
-            overflow = overflow | (total < step)
+            if carries_out:
+                overflow = overflow | (total < step)
         value = high_word(total) if high else total
         return (value, overflow) if carries_out else value
 

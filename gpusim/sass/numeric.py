@@ -16,6 +16,7 @@ u64, i64, f64 = np.uint64, np.int64, np.float64
 Array = np.ndarray[Any, Any]
 
 SIGN32 = u32(0x80000000)
+HALF = i32(-(2**31))
 QUIET64 = u64(1 << 51)
 CANONICAL_NAN = u32(0x7FFFFFFF)
 ONE64 = u64(1)
@@ -41,7 +42,7 @@ def select(mask: Array, yes: Array, no: Array) -> Array:
     if mask.size == 1:
         return yes if mask.item() else no
     if mask.shape[0] == 1 and max(yes.size, no.size) > FEW:
-        columns = _progression(mask[0])
+        columns = progression(mask[0])
         if columns is not None:
             shape = np.broadcast_shapes(mask.shape, yes.shape, no.shape)
             result: Array = np.empty(shape, np.result_type(yes, no))
@@ -54,7 +55,7 @@ def select(mask: Array, yes: Array, no: Array) -> Array:
 FEW = 4096  # elements from which on slices are faster than masks
 
 
-def _progression(mask: Array) -> slice | None:
+def progression(mask: Array) -> slice | None:
     """The set places of a row as a slice, if they are equally far apart."""
     places = np.flatnonzero(mask)
     if len(places) < 2:
@@ -201,16 +202,17 @@ def fma32(a: Array, b: Array, c: Array, mode: str = "RN") -> Array:
     The product of two float32 is exact in float64; the sum is rounded to odd before the last rounding, where that
     can matter (a tie of the float32 result, a subnormal result, a directed mode).
     """
-    product = np.multiply(a, b, dtype=f64)
+    product = a.astype(f64) * b.astype(f64)
     if mode != "RN":
         return _directed_sum(product, c.astype(f64), mode)
-    total = np.add(product, c, dtype=f64)
+    total = product + c.astype(f64)
     result = total.astype(f32)
-    tie = (total.view(u64) & u64(0x1FFFFFFF)) == u64(0x10000000)
-    if tie.any():
-        _settle(result, product, c, tie)
-    small = np.abs(result) <= TWICE_NORMAL32
-    if small.any():
+    # the 29 bits that are lost, at the top of a word: one half of the last place is the least int32
+    lost = total.view(u64).astype(u32) << u32(3)
+    if lost.view(i32).min(initial=0) == HALF:
+        _settle(result, product, c, lost == SIGN32)
+    if not np.abs(result).min(initial=np.inf) > TWICE_NORMAL32:  # also where there is a NaN
+        small = np.abs(result) <= TWICE_NORMAL32
         small &= total != 0  # a float64 sum of 0 is exact
         if small.any():
             _settle(result, product, c, small)

@@ -124,22 +124,33 @@ def facts_of(program: Program, index: int) -> Facts:
 @dataclass(frozen=True)
 class Slice:
     """``needed``: indices of instructions to compute; ``before[i]``: elements live before instruction i;
-    ``kept[i]``: elements that guarded instruction i writes and that are live after it where its guard fails."""
+    ``kept[i]``: elements that guarded instruction i writes and that are live after it where its guard fails;
+    ``across``: elements that lanes see of each other, whether they are live in those or not."""
 
     needed: frozenset[int]
     before: tuple[frozenset[int], ...]
     kept: tuple[frozenset[int], ...]
     reads_global: bool  # whether contents of global memory are among what is needed
+    across: frozenset[int] = frozenset()
 
 
 def slice_of(program: Program) -> Slice | None:
     """The slice that counters depend on; None where control flow is not known well enough to tell."""
+    return _Slicer(program).run() if _control_known(program) else None
+
+
+def liveness_of(program: Program) -> Slice | None:
+    """The same for full execution, which needs all that reaches memory."""
+    return _Everything(program).run() if _control_known(program) else None
+
+
+def _control_known(program: Program) -> bool:
     for meaning in program.meanings:
         if isinstance(meaning, ControlOp) and meaning.kind not in _KNOWN_CONTROL:
-            return None
+            return False
         if isinstance(meaning, MemoryOp) and meaning.operation == "mbarrier":
-            return None  # who goes on depends on the barrier's contents
-    return _Slicer(program).run()
+            return False  # who goes on depends on the barrier's contents
+    return True
 
 
 class _Slicer:
@@ -232,4 +243,12 @@ class _Slicer:
                     kept[index] = frozenset(e for e, g in live if e in facts.writes and g != facts.guard)
                 live = self._step(index, live, set())
                 before[index] = frozenset(e for e, _ in live)
-        return Slice(frozenset(needed), tuple(before), tuple(kept), "global" in self.spaces)
+        across = frozenset(e for index in needed if self.facts[index].across for e in self.facts[index].reads)
+        return Slice(frozenset(needed), tuple(before), tuple(kept), "global" in self.spaces, across)
+
+
+class _Everything(_Slicer):
+    """All stores matter."""
+
+    def _stores_matter(self, facts: Facts) -> bool:
+        return bool(facts.stores)

@@ -60,6 +60,11 @@ class Outcome:
     err: str
 
     @property
+    def words(self) -> str:
+        """Standard output without its line breaks, which depend on how long paths are."""
+        return " ".join(self.out.split())
+
+    @property
     def flat(self) -> str:
         """Standard output with single blanks for blanks and line ends."""
         return " ".join(self.out.split())

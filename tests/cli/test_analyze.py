@@ -233,7 +233,7 @@ def test_compiler_warnings_are_passed_on(gpusim_run, tmp_path):
     path.write_text("__global__ void k(int *a) { int unused; a[threadIdx.x] = 1; }")
     outcome = gpusim_run("analyze", path, "--grid", 1, "--block", 32, "--arg", "i32[32]=zeros")
     assert outcome.code == 0
-    assert "note: compiler warning: " in outcome.out and "unused" in outcome.out
+    assert "note: compiler warning: " in outcome.words and "unused" in outcome.words
 
 
 # ---- JSON -----------------------------------------------------------------------------------------------------------
@@ -383,7 +383,7 @@ def test_doctor_without_a_compiler(gpusim_run, monkeypatch):
 def test_coverage(gpusim_run, source):
     outcome = gpusim_run("doctor", "--coverage", source)
     assert outcome.code == 0
-    assert "instructions are supported" in outcome.out and "  scale " in outcome.out
+    assert "instructions are supported" in outcome.words and "  scale " in outcome.out
 
 
 def test_cupy_is_not_imported():
