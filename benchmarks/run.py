@@ -33,9 +33,9 @@ COUNTED = {
 }  # fmt: skip
 LAUNCHED = {
     "transpose_copy": 4096, "transpose_naive": 4096, "transpose_pad": 4096, "transpose_tile4_swizzle": 4096,
-    "reduce_interleaved": 1 << 22, "reduce_sequential": 1 << 22, "reduce_shuffle": 1 << 22, "reduce_global": 1 << 20,
-    "softmax_smem": 32768,
-    "softmax_naive": 8192, "hist_shared_random": 1 << 22, "hist_global_random": 1 << 20, "diverge_1": 1 << 22,
+    "reduce_interleaved": 1 << 22, "reduce_sequential": 1 << 24, "reduce_shuffle": 1 << 24, "reduce_global": 1 << 24,
+    "softmax_smem": 32768, "softmax_naive": 65536, "hist_shared_random": 1 << 24, "hist_global_random": 1 << 22,
+    "diverge_1": 1 << 22,
     "matmul_naive": 256, "matmul_naive_swapped": 256, "matmul_smem": 256, "matmul_thread_tile": 256, "matmul_vec4": 256,
     "matmul_double_buffer": 256, "matmul_warp_tile": 256,
 }  # fmt: skip
@@ -122,7 +122,6 @@ def show_launches(repeats: int) -> None:
 
 def show_numba(repeats: int) -> None:
     """Rates of threads beside Numba's CUDA simulator, at its size and at ours."""
-    os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
     try:
         import numba_kernels
     except ImportError:
@@ -156,6 +155,7 @@ def main() -> None:
         count_one(options.one[0], int(options.one[1]), options.repeats)
         return
     sys.path.insert(0, str(Path(__file__).parent))
+    os.environ["NUMBA_ENABLE_CUDASIM"] = "1"  # read when Numba is imported, be it for the compiled loops
     loops = "compiled loops" if native.load() else "NumPy alone"
     print(
         f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}, "

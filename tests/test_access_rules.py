@@ -342,3 +342,19 @@ def test_wrong_arguments_are_refused():
         rules.shared_atomic_wavefronts(addresses, EVERYONE, 4, "fadd")
     with pytest.raises(ValueError, match="matrices"):
         rules.matrix_wavefronts(addresses, EVERYONE, 3)
+
+
+def test_sectors_that_l1_sends_on_for_adds_as_recorded():
+    """Equal to the hardware's up to four lines a warp, and never above it."""
+    import json
+    from pathlib import Path
+
+    recorded = json.loads((Path(__file__).parent / "data" / "h200_atomic_lines.json").read_text())["launches"]
+    words = np.array([row[0] for row in recorded], np.uint64)
+    hardware = np.array([row[1] for row in recorded])
+    found = rules.global_atomic_passes(words * np.uint64(4), np.ones(words.shape, bool), 4, "add")
+    lines = np.array([len(np.unique(row // 32)) for row in words])
+    assert (lines <= 4).sum() > 200
+    assert (found[lines <= 4] == hardware[lines <= 4]).all()
+    assert (found <= hardware).all()
+    assert (hardware - found).max() <= 3

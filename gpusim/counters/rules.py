@@ -3,7 +3,9 @@
 from gpusim.counters.rules_copy import bypass_sectors, bypass_wavefronts
 from gpusim.counters.rules_global import (
     SECTOR_BYTES,
+    SERIAL_ATOMICS,
     async_copy_sectors,
+    global_atomic_pass_sectors,
     global_atomic_passes,
     global_atomic_sectors,
     global_counts,
@@ -32,6 +34,7 @@ from gpusim.machine.atomics import cast_spin_winners
 __all__ = [
     "ATOMIC_OPS",
     "SECTOR_BYTES",
+    "SERIAL_ATOMICS",
     "async_copy_conflicts",
     "async_copy_decided",
     "async_copy_sectors",
@@ -39,6 +42,7 @@ __all__ = [
     "bypass_sectors",
     "bypass_wavefronts",
     "cast_spin_winners",
+    "global_atomic_pass_sectors",
     "global_atomic_passes",
     "global_atomic_sectors",
     "global_counts",

@@ -94,9 +94,14 @@ def global_atomic_passes(addresses: npt.ArrayLike, active: npt.ArrayLike, width:
     touched sector once. Both counters of the same launches were recorded side by side (`h200_atomics`): where lanes
     share a word this one is larger than the instrumented ``smsp__sass_...`` counter, which is `global_atomic_sectors`.
     """
-    plain = global_sectors(addresses, active, width)
     if op not in SERIAL_ATOMICS or width != 4:
-        return plain
+        return global_sectors(addresses, active, width)
+    rows, _, times = global_atomic_pass_sectors(addresses, active)
+    return np.bincount(rows, weights=times, minlength=len(np.asarray(addresses))).astype(np.int64)
+
+
+def global_atomic_pass_sectors(addresses: npt.ArrayLike, active: npt.ArrayLike) -> tuple[IntArray, IntArray, IntArray]:
+    """How often each sector that a 4-byte add touches is sent on: (row, sector, times), by row and then by sector."""
     address_array, active_array = _checked(addresses, active)
     # Sorted, equal words form runs; a lane's place in its run, the largest in each sector, is what that sector costs.
     words = np.sort(np.where(active_array, address_array, np.uint64(np.iinfo(np.uint64).max)), axis=1)
@@ -111,10 +116,11 @@ def global_atomic_passes(addresses: npt.ArrayLike, active: npt.ArrayLike, width:
     # Each row opens its own segments, hence no segment runs across rows.
     starts = np.flatnonzero(sector_start)
     if len(starts) == 0:
-        return plain
-    cost = np.maximum.reduceat(np.where(valid, place + 1, 0).ravel(), starts)
-    serial = np.bincount(starts // WARP_LANES, weights=cost, minlength=len(words)).astype(np.int64)
-    return serial
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)
+    times = np.maximum.reduceat(np.where(valid, place + 1, 0).ravel(), starts)
+    used = times > 0
+    sectors = (words.ravel()[starts[used]] >> np.uint64(3)).astype(np.int64)
+    return starts[used] // WARP_LANES, sectors, times[used]
 
 
 def async_copy_sectors(

@@ -30,6 +30,8 @@ POWER = 4.0  # of the norm
 TOGETHER = 0.75  # of the time that a block keeps its SM's busiest unit busy, what adds to its latency
 FILL = 0.7  # of a block's latency (of LONGEST_FILL at most), what passes at the begin and end while units are idle
 LONGEST_FILL = 1000.0  # cycles
+SETTLING = 3  # times that DRAM's load and the time that it gives are computed from each other
+SLOWEST = 0.4  # by how much the slowest of twice as many warps is later, as a share of what latency varies by
 FIRST = {"cold": 0.8e-3, "hot": 0.25e-3}  # milliseconds that a launch takes beside the profile's empty one
 MOST_FOLLOWED = 400_000  # warp instructions of one SM's blocks that are followed
 MOST_STEPS = 30_000  # of one warp that are timed; what comes after is taken to go on alike
@@ -109,13 +111,17 @@ def from_counts(
     interval = profile["block_interval"] * (1.0 if seen.threads <= 512 else profile["block_interval_large"])
     cycles["block launches"] = seen.blocks * interval
     cycles["atomics in L2"] = work.atomics()
-    alone = alone_of(seen, work, memory.fresh, profile)
     inside = max((title for title in cycles if title in INSIDE), key=lambda title: cycles[title])
-    fill = FILL * min(alone.cycles, LONGEST_FILL) / clock
-    alone.add(HELD.get(inside, MATH), TOGETHER * cycles[inside] / (waves * seen.resident))
-    latency = waves * alone.cycles + (waves - 1) * profile["block_gap"]
+    held = TOGETHER * cycles[inside] / (waves * seen.resident)
+    load = 0.0  # of DRAM, which its latency depends on
+    for _ in range(SETTLING):
+        alone = alone_of(seen, work, memory.fresh, profile, late_of(profile, load, written / max(1e-9, read + written)))
+        fill = FILL * min(alone.cycles, LONGEST_FILL) / clock
+        alone.add(HELD.get(inside, MATH), held)
+        latency = waves * alone.cycles + (waves - 1) * profile["block_gap"]
+        spent = sum(amount**POWER for amount in (*cycles.values(), latency)) ** (1 / POWER) / clock + fill
+        load = min(1.0, dram / clock / max(1e-9, spent))
     breakdown = {title: amount / clock for title, amount in cycles.items() if amount > 0}
-    spent = sum(amount**POWER for amount in (*cycles.values(), latency)) ** (1 / POWER) / clock + fill
     overhead = profile[f"overhead_{cache}"] * 1e-3 + FIRST[cache]
     largest = max(breakdown, key=lambda title: breakdown[title])
     stalls = stall_shares(alone, latency / clock, spent, largest)
@@ -252,7 +258,8 @@ class Work:
     def atomics(self) -> float:
         """Cycles that contended atomics need in L2."""
         serial = self._records(self.seen.streams.records.serial, self.atomic)
-        return pipeline.atomic_cycles(self.seen, self.profile) * float(serial.sum())
+        cycles, share = pipeline.atomic_cycles(self.seen, self.profile)
+        return cycles * share * float(serial.sum())
 
 
 # -- L1 ------------------------------------------------------------------------------------------------------------
@@ -376,8 +383,17 @@ class Alone:
         self.waits[name] += cycles
 
 
-def alone_of(seen: pipeline.Followed, work: Work, fresh: Array, profile: Model) -> Alone:
-    """Time the longest warp of those followed as if no other were there, by stall counts and scoreboards."""
+def late_of(profile: Model, load: float, writing: float) -> float:
+    """Cycles by which DRAM's latency exceeds its least, on average, at a utilisation of which a share is writes."""
+    late = profile["dram_jitter"] + profile["dram_spread"] * load / (load + profile["dram_some_load"])
+    return late + profile["dram_load"] * (1.0 + profile["dram_load_mixed"] * writing) * load
+
+
+def alone_of(seen: pipeline.Followed, work: Work, fresh: Array, profile: Model, late: float) -> Alone:
+    """Time the longest warp of those followed as if no other were there, by stall counts and scoreboards.
+
+    ``late``: what DRAM's latency exceeds its least by, on average; a block waits for its slowest warp.
+    """
     streams = seen.streams
     lengths = np.diff(streams.start)
     warp = int(lengths.argmax()) if len(lengths) else 0
@@ -387,7 +403,9 @@ def alone_of(seen: pipeline.Followed, work: Work, fresh: Array, profile: Model) 
     if streams.issued > MOST_FOLLOWED:  # cut off: as long as a warp is on average
         length = max(length, float(work.executed.sum()) / (seen.blocks * seen.warps))
     ops, accesses = streams.ops[begin : begin + steps], streams.accesses[begin : begin + steps]
-    cycles, waits, stores = _walk(ops, _delays(ops, accesses, seen, work, fresh, profile), seen.warps, work, profile)
+    cycles, waits, stores = _walk(
+        ops, _delays(ops, accesses, seen, work, fresh, profile, late), seen.warps, work, profile
+    )
     longer = length / max(1, steps)
     cycles = cycles * longer + profile["block_start"] + profile["warp_start"] * (seen.warps - 1)
     if stores:
@@ -396,7 +414,7 @@ def alone_of(seen: pipeline.Followed, work: Work, fresh: Array, profile: Model) 
 
 
 def _delays(
-    ops: Array, accesses: Array, seen: pipeline.Followed, work: Work, fresh: Array, profile: Model
+    ops: Array, accesses: Array, seen: pipeline.Followed, work: Work, fresh: Array, profile: Model, late: float
 ) -> list[float]:
     """Cycles from issue to result of each step that is an access; the sign says whether it leaves the SM (negative)."""
     code, r = work.code, seen.streams.records
@@ -421,7 +439,11 @@ def _delays(
         new = np.bincount(index, first, minlength=len(loads)) > 0
         op = ops[loads]
         far = fresh[op] * (r.space[accesses[loads]] == 1)
-        beyond = (1 - far) * profile["latency_l2"] + far * profile["latency_dram_all"]
+        meetings = 1 + np.count_nonzero(code.kind[ops] == codes.BARRIER)  # of all warps, the end included
+        waits = max(1.0, float((far * new).sum()) / meetings)
+        slowest = 1.0 + SLOWEST * math.log2(max(1, seen.warps)) / math.sqrt(waits)
+        dram = profile["latency_dram"] + late * slowest
+        beyond = (1 - far) * profile["latency_l2"] + far * dram
         missed = np.where(new, 1.0, work.misses.again[op])
         near = np.where(code.kind[op] == codes.COPY, profile["latency_l1"], code.latency[op])
         delay[loads] = near + missed * (beyond - near) + (r.count[accesses[loads]] - 1) * profile["cost_tag"]

@@ -64,10 +64,10 @@ class Control:
 class Codes:
     """Columns by instruction, as the pipeline's inner loop reads them.
 
-    ``cost``: cycles that the pipe of a scheduler is busy; ``latency``: cycles to the result of instructions whose
-    result is waited for by scoreboard; ``data``: 128-byte wavefronts that a global access moves at least;
-    ``slots``: cycles until the scheduler can issue again; ``extra``: threads that a barrier waits for (0: the block),
-    groups that a wait leaves open, or 1 for a store to local memory and for an atomic whose result is used.
+    ``cost``: cycles that the pipe of a scheduler is busy, of a barrier its number; ``latency``: cycles to the result of
+    instructions whose result is waited for by scoreboard; ``data``: 128-byte wavefronts that a global access moves at
+    least; ``slots``: cycles until the scheduler can issue again; ``extra``: threads that a barrier waits for (0: the
+    block), groups that a wait leaves open, or 1 for a store to local memory and for an atomic whose result is used.
     """
 
     stall: Array
@@ -158,7 +158,8 @@ def _row(meaning: Any, instruction: Instruction, c: dict[str, float]) -> tuple[i
         if meaning.kind == "barrier":
             count = meaning.detail.get("count") or 0
             arrives = meaning.detail.get("kind") == "ARV"
-            return BARRIER, NONE, 0.0, c["latency_barrier"], 1.0 if arrives else 0.0, int(count)
+            number = meaning.barrier or 0
+            return BARRIER, NONE, float(number), c["latency_barrier"], 1.0 if arrives else 0.0, int(count)
         if meaning.kind == "exit":
             return EXIT, NONE, 0.0, 0.0, 0.0, 0
         if meaning.kind.startswith(("branch", "call", "indirect", "return", "sync")):

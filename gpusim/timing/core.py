@@ -32,14 +32,16 @@ PARAMETERS = (
     "store_drain", "cost_lsu_issue", "l2_window", "cost_store_extra", "cost_red_lane", "dram_load", "dram_load_time",
     "dram_load_most", "out_queue", "dram_jitter", "l2_jitter", "atomic_queue", "cost_special", "local_back",
     "store_few_lines", "dram_load_mixed", "read_alone", "write_alone",
-    "dram_lone_line",
+    "dram_lone_line", "atomic_whole_line", "cost_crowd", "dram_spread", "dram_some_load",
+    "l2_fill", "issue_address",
 )  # fmt: skip
 (P_SCHEDULERS, P_LAT_L2, P_LAT_DRAM, P_LSU_QUEUE, P_L2_QUEUE, P_DRAM_QUEUE, P_TAG, P_L2_SECTOR, P_L2_LINE,
  P_L2_WSECTOR, P_L2_WLINE, P_DRAM_READ, P_DRAM_WRITE, P_DRAM_ISOLATED, P_BARRIER, P_BRANCH, P_INTERVAL, P_GAP,
  P_START, P_ATOMIC, P_CONSTANT, P_WARP_START, P_LSU_DELAY, P_OFF, P_WRITE_BACK, P_DRAIN, P_LSU_ISSUE,
  P_L2_WINDOW, P_STORE_EXTRA, P_RED, P_LOAD, P_LOAD_TIME, P_LOAD_MOST, P_OUT_QUEUE, P_JITTER, P_L2_JITTER,
  P_ATOMIC_QUEUE, P_SPECIAL, P_LOCAL_BACK, P_WLINE_FEW, P_LOAD_MIXED, P_READ_ALONE,
- P_WRITE_ALONE, P_LONE) = range(len(PARAMETERS))  # fmt: skip
+ P_WRITE_ALONE, P_LONE, P_WHOLE, P_CROWD, P_SPREAD, P_SOME_LOAD,
+ P_FILL, P_ADDRESS) = range(len(PARAMETERS))  # fmt: skip
 
 UNITS = ("issue", "lsu", "l2_read", "dram", "fma", "alu", "xu", "fp64", "tensor", "barrier", "constant", "uniform",
          "l2_write", "atomic")  # fmt: skip
@@ -49,6 +51,8 @@ COUNTS = ("l1_hits", "l2_reads", "dram_read", "l2_writes", "dram_write", "cycles
 WAITS = ("long_scoreboard", "short_scoreboard", "barrier", "math_pipe", "lsu_queue", "fixed", "not_selected",
          "selected", "branch")  # fmt: skip
 NEVER = 1e30
+HOT_BITS = 10
+BARRIERS = 16  # of a block
 
 
 @njit(cache=True)
@@ -94,8 +98,8 @@ def _loaded(load, writing, at, now, more, time, writes):
 def simulate(  # one loop, so that numba keeps everything in registers
     stall, write, read, wait, kind, pipe, cost, latency, data, extra, slots_used,
     start, ops, accesses, warps, traced,
-    r_waves, r_space, r_first, r_count, r_serial, lines, sectors,
-    dram_share, lone, blocks, resident, most, p, l1_sets, l1_ways, seen_bits,
+    r_waves, r_space, r_first, r_count, r_serial, lines, sectors, passes,
+    dram_share, lone, crowd, blocks, resident, most, p, l1_sets, l1_ways, seen_bits,
     begin, end, busy, counts, waits,
 ):  # fmt: skip
     """Run ``blocks`` blocks (the ``traced`` ones over and over), ``resident`` at a time.
@@ -119,9 +123,11 @@ def simulate(  # one loop, so that numba keeps everything in registers
     copying = np.zeros(slots)
     stores = np.zeros(resident)
     living = np.zeros(resident, np.int64)
-    arrived = np.zeros(resident, np.int64)  # warps at the barrier; a block's sixteen barriers are one here
-    arrival = np.zeros(resident)
-    waiting = np.zeros(slots, np.bool_)
+    arrived = np.zeros((resident, BARRIERS), np.int64)  # warps at each of a block's barriers
+    arrival = np.zeros((resident, BARRIERS))
+    expected = np.zeros((resident, BARRIERS), np.int64)  # warps that it is for, 0 for all
+    waiting = np.full(slots, -1, np.int64)  # the barrier that a warp waits at
+    held = np.zeros(resident, np.int64)  # a block's barriers that warps have arrived at
     which = np.full(resident, -1, np.int64)  # the block in a slot
     shift = np.zeros(resident, np.int64)
     free = np.zeros(schedulers)
@@ -143,9 +149,13 @@ def simulate(  # one loop, so that numba keeps everything in registers
     dirty_parts = np.zeros(1 << seen_bits, np.int8)
     seen_mask = (1 << seen_bits) - 1
     owed = np.zeros(len(kind))
+    hot = np.full(1 << HOT_BITS, -1, np.int64)  # lines that many SMs store to, when the last store begins and ends
+    hot_from = np.zeros(1 << HOT_BITS)
+    hot_until = np.zeros(1 << HOT_BITS)
     lsu = 0.0
     l2 = 0.0  # when the way to and from L2 is free again: reads
     out = 0.0  # and writes
+    filling = 0.0  # when L2 has taken what is written to it, by SMs and by DRAM
     atom = 0.0  # when L2 has done the atomics
     dram = 0.0
     load = 0.0  # DRAM's recent utilisation, and when it was that
@@ -210,6 +220,8 @@ def simulate(  # one loop, so that numba keeps everything in registers
                             t = x
                         if pipes[q, 0] > t:
                             t = pipes[q, 0]
+                        if (g == 3 or g == 4 or g == 5) and half[q, 0] > t:
+                            t = half[q, 0]
                     if t < c_time:
                         c_time = t
                         c_warp = s
@@ -304,6 +316,8 @@ def simulate(  # one loop, so that numba keeps everything in registers
         elif g == 3 or g == 4 or g == 5 or g == 6 or g == 12:
             begun = max(now + p[P_LSU_DELAY], lsu)
             pipes[q, 0] = now + p[P_LSU_ISSUE]
+            if g <= 5:  # 64-bit addresses pass where wide multiplications do
+                half[q, 0] = max(now, half[q, 0]) + p[P_ADDRESS]
             finish = begun
             if r < 0 or r_space[r] == 0:
                 c = p[P_OFF] if r < 0 else float(r_waves[r])
@@ -329,7 +343,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
                     line = lines[r_first[r] + k] + shift[b]
                     bits = sectors[r_first[r] + k]
                     at = begun + step * k
-                    bank = (line ^ (line >> 7) ^ (line >> 15)) % l1_sets
+                    bank = ((line * 0x9E3779B1) & 0x7FFFFFFF) // 32768 % l1_sets
                     way = -1
                     for x in range(l1_ways):
                         if tags[bank, x] == line:
@@ -388,16 +402,20 @@ def simulate(  # one loop, so that numba keeps everything in registers
                                         u *= p[P_DRAM_READ]
                                     dram = max(dram, sent) + u
                                     busy[U_DRAM] += u
+                                    filling = max(filling, sent) + 2.0 * (low + high) * p[P_L2_WSECTOR] * p[P_FILL]
                                     counts[2] += 2.0 * (low + high)
                                     load, writing, load_at = _loaded(
                                         load, writing, load_at, sent, u / p[P_LOAD_TIME], p[P_LOAD_TIME], 0.0
                                     )
                                     rho = min(load, p[P_LOAD_MOST])
-                                    seed = (seed * 1103515245 + 12345) & 0x7FFFFFFF
-                                    late = -np.log((seed + 1.0) / 2147483649.0) * p[P_JITTER]
                                     mixed = 1.0 + p[P_LOAD_MIXED] * writing / load
-                                    late += p[P_LOAD] * mixed * rho / (1.0 - rho)
-                                    there = max(there, dram + p[P_LAT_DRAM] + late)
+                                    mean = p[P_JITTER] + p[P_SPREAD] * rho / (rho + p[P_SOME_LOAD])
+                                    mean += p[P_LOAD] * mixed * rho
+                                    seed = (seed * 1103515245 + 12345) & 0x7FFFFFFF
+                                    late = np.log((seed + 1.0) / 2147483649.0)
+                                    seed = (seed * 1103515245 + 12345) & 0x7FFFFFFF
+                                    late += np.log((seed + 1.0) / 2147483649.0)  # two exponentials in a row
+                                    there = max(there, dram + p[P_LAT_DRAM] - late * mean / 2.0)
                                     seen_there[slot] = there
                         valid[bank, way] |= missing
                         used[bank, way] = at
@@ -432,14 +450,28 @@ def simulate(  # one loop, so that numba keeps everything in registers
                         if out > stores[b]:
                             stores[b] = out
                     else:
+                        if g == 4 and crowd[i] > 1.0:  # L2 takes one after the other; those that wait become one
+                            same = line - shift[b]  # blocks that are followed again store to the same lines
+                            slot = _slot(same, (1 << HOT_BITS) - 1)
+                            if hot[slot] == same and at < hot_from[slot]:
+                                if hot_until[slot] > stores[b]:
+                                    stores[b] = hot_until[slot]
+                                continue
+                            hot_from[slot] = max(at, hot_until[slot]) if hot[slot] == same else at
+                            hot_until[slot] = hot_from[slot] + p[P_CROWD] * crowd[i]
+                            hot[slot] = same
+                            if hot_until[slot] > stores[b]:
+                                stores[b] = hot_until[slot]
                         u = max(count * p[P_L2_WSECTOR], p[P_L2_WLINE] * spread)
                         if g == 5:
                             u = count * p[P_L2_WSECTOR]
                         sent = max(at, out)
                         out = sent + u
+                        filling = max(filling, sent) + count * p[P_L2_WSECTOR]
                         busy[U_L2_WRITE] += u
                         if g == 5:
-                            u = p[P_ATOMIC] * r_serial[r] / n
+                            u = passes[r_first[r] + k] - (p[P_WHOLE] if bits == 15 else 0.0)
+                            u *= p[P_ATOMIC]
                             atom = max(atom, sent) + u
                             busy[U_ATOMIC] += u
                             slot = _slot(line, seen_mask)
@@ -509,6 +541,10 @@ def simulate(  # one loop, so that numba keeps everything in registers
                     l2 = dram - p[P_DRAM_QUEUE]
                 if dram - p[P_DRAM_QUEUE] > out:
                     out = dram - p[P_DRAM_QUEUE]
+                if filling - p[P_L2_QUEUE] > out:
+                    out = filling - p[P_L2_QUEUE]
+                if filling - p[P_L2_QUEUE] > l2:
+                    l2 = filling - p[P_L2_QUEUE]
                 if l2 - p[P_L2_QUEUE] > lsu:
                     lsu = l2 - p[P_L2_QUEUE]
                 if out - p[P_OUT_QUEUE] > lsu:
@@ -520,10 +556,14 @@ def simulate(  # one loop, so that numba keeps everything in registers
         elif g == 7:
             bar = max(bar, now) + p[P_BARRIER]
             busy[U_BARRIER] += p[P_BARRIER]
-            arrived[b] += 1
-            arrival[b] = max(arrival[b], bar)
+            k = int(cost[i])
+            if arrived[b, k] == 0:
+                held[b] += 1
+            arrived[b, k] += 1
+            arrival[b, k] = max(arrival[b, k], bar)
+            expected[b, k] = (extra[i] + 31) // 32
             if data[i] == 0.0:
-                waiting[s] = True
+                waiting[s] = k
         elif g == 8:
             extra_delay = p[P_BRANCH]
         elif g == 13:
@@ -552,7 +592,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
             long_board[s, k] = 0
         if ended:
             ready[s] = NEVER
-            waiting[s] = False
+            waiting[s] = -1
             living[b] -= 1
             if living[b] == 0:
                 number = which[b]
@@ -560,8 +600,10 @@ def simulate(  # one loop, so that numba keeps everything in registers
                 end[number] = over
                 finished += 1
                 stores[b] = 0.0
-                arrived[b] = 0
-                arrival[b] = 0.0
+                held[b] = 0
+                for x in range(BARRIERS):
+                    arrived[b, x] = 0
+                    arrival[b, x] = 0.0
                 which[b] = -1
                 if launched < blocks:
                     launcher = max(launcher, over + p[P_GAP])
@@ -588,8 +630,9 @@ def simulate(  # one loop, so that numba keeps everything in registers
                     launched += 1
                     for x in range(schedulers):
                         stale[x] = 1
-        elif waiting[s]:
+        elif waiting[s] >= 0:
             ready[s] = NEVER
+            since[s] = now + 1.0
             next_kind[s], next_pipe[s] = kind[ops[position[s]]], pipe[ops[position[s]]]
         else:
             next_kind[s], next_pipe[s] = kind[ops[position[s]]], pipe[ops[position[s]]]
@@ -605,26 +648,30 @@ def simulate(  # one loop, so that numba keeps everything in registers
             since[s] = now + 1.0
             reason[s] = why
         # -- a barrier that all have reached ---------------------------------------------------------------------------
-        if (g == 7 or ended) and which[b] >= 0 and arrived[b] > 0:
-            needed = living[b]
-            if extra[i] > 0 and g == 7:
-                needed = min(needed, (extra[i] + 31) // 32)
-            if arrived[b] >= needed:
-                free_at = arrival[b] + latency[i] if g == 7 else arrival[b]
-                arrived[b] = 0
-                arrival[b] = 0.0
+        if (g == 7 or ended) and which[b] >= 0 and held[b] > 0:
+            for k in range(BARRIERS):
+                if arrived[b, k] == 0:
+                    continue
+                needed = living[b]
+                if expected[b, k] > 0:
+                    needed = min(needed, expected[b, k])
+                if arrived[b, k] < needed:
+                    continue
+                free_at = arrival[b, k] + latency[i] if g == 7 else arrival[b, k]
+                held[b] -= 1
+                arrived[b, k] = 0
+                arrival[b, k] = 0.0
                 for w in range(warps):
                     z = b * warps + w
-                    if waiting[z]:
-                        waiting[z] = False
+                    if waiting[z] == k:
+                        waiting[z] = -1
                         nxt = wait[ops[position[z]]]
                         t = free_at
-                        for k in range(6):
-                            if nxt >> k & 1 and board[z, k] > t:
-                                t = board[z, k]
+                        for x in range(6):
+                            if nxt >> x & 1 and board[z, x] > t:
+                                t = board[z, x]
                         ready[z] = t
                         reason[z] = 2
-                        since[z] = now + 1.0
                 for x in range(schedulers):
                     stale[x] = 1
     counts[5] = now

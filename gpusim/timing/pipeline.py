@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,8 @@ from gpusim.timing.tracing import Sharing, follow, sharing
 
 Array = np.ndarray[Any, Any]
 LINE = 128
+SLICE_BYTES = 256  # that lie in one slice of L2
+SAMPLED = 8  # accesses of a place from which on it is told apart from others
 L1_WAYS = 16
 MOST_ISSUED = 3_000_000  # warp instructions of several waves that are simulated
 MOST_SIMULATED = 9_000_000  # of a single wave of long blocks
@@ -87,6 +92,7 @@ def parameters(profile: Model, sms: int, threads: int, memory: Memory, atomic: f
     values["latency_l2"] = c["latency_l2"] - c["lsu_delay"]
     values["latency_dram"] = c["latency_dram"] - c["lsu_delay"]
     values["cost_atomic_sector"] = max(c["cost_atomic_sector"], atomic * sms)
+    values["cost_crowd"] = profile.cycles(c["store_one_line"] * 1e-9)
     values["write_back"] = memory.write_back
     values["block_interval"] = c["block_interval"] * sms * (1.0 if threads <= 512 else c["block_interval_large"])
     values["block_gap"] = c["block_gap"] + np.interp(threads, SLOT_SIZES, [c[f"slot_gap_{n}"] for n in SLOT_SIZES])
@@ -144,7 +150,9 @@ def simulate(seen: Followed, profile: Model, cache: str) -> Simulation:
     waves = max(1, min(LASTING, max(MOST_ISSUED // a_wave, min(3, MOST_SIMULATED // a_wave))))
     blocks = min(most, max(traced, resident * waves))
     memory = memory_of(seen, profile, share, active, cache)
-    values = parameters(profile, active, seen.threads, memory, atomic_cycles(seen, profile))
+    # of few blocks an SM, the one that is simulated has more than others: what all of them wait for is less
+    atomic = atomic_cycles(seen, profile)[0] * (share / most if share <= 4 * resident else 1.0)
+    values = parameters(profile, active, seen.threads, memory, atomic)
     codes = codes_of(seen.codes_program, profile.values)
     l1 = max(8 * 1024, int((profile["l1_bytes"] - seen.occupancy.carveout) * profile["l1_usable"]))
     sets = max(1, l1 // LINE // L1_WAYS)
@@ -155,8 +163,9 @@ def simulate(seen: Followed, profile: Model, cache: str) -> Simulation:
     issued = core.simulate(
         codes.stall, codes.write, codes.read, codes.wait, codes.kind, codes.pipe, codes.cost, codes.latency,
         codes.data, codes.extra, codes.slots, streams.start, streams.ops, streams.accesses, seen.warps, traced,
-        r.wavefronts, r.space, r.first, r.count, r.serial, r.lines, r.sectors, memory.fresh,
-        memory.lone, blocks, resident,
+        r.wavefronts, r.space, r.first, r.count, r.serial, r.lines, r.sectors, r.passes,
+        memory.fresh,
+        memory.lone, seen.sharing.crowd, blocks, resident,
         MOST_SIMULATED, values, sets, L1_WAYS, SEEN_BITS, begin, end, busy, counts, waits,
     )  # fmt: skip
     if issued < 0:
@@ -276,31 +285,42 @@ def _lone(lines: Array, blocks: Array) -> float:
     return float(1.0 - np.isin(keys ^ 1, keys, assume_unique=True).mean())
 
 
-def atomic_cycles(seen: Followed, profile: Model) -> float:
-    """Cycles that a sector of the launch's global atomics takes in L2, when it does nothing else, over all its slices.
+def atomic_cycles(seen: Followed, profile: Model) -> tuple[float, float]:
+    """Cycles that a pass of the launch's global atomics takes in L2, when it does nothing else, over all its slices.
 
-    Addresses are spread over L2's slices in pieces of ``atomic_bytes``; one slice does a pass in ``atomic_pass`` ns.
+    The slice with the most passes decides; it does one in ``atomic_pass`` ns.  Also returned is how many passes L2
+    makes of one that L1 sends.
     """
-    streams = seen.streams
-    r = streams.records
-    kinds = np.array([getattr(m, "operation", "") in ("atomic", "reduce") for m in seen.codes_program.meanings])
-    used = (streams.accesses >= 0) & kinds[streams.ops]
-    record = streams.accesses[used]
-    record = record[r.space[record] == 1]
-    if not len(record):
-        return 0.0
-    take = np.repeat(r.first[record], r.count[record])
-    offset = np.arange(len(take)) - np.repeat(np.cumsum(r.count[record]) - r.count[record], r.count[record])
-    _, line = np.unique(r.lines[take + offset], return_inverse=True)
-    work = np.bincount(line, weights=np.repeat(r.serial[record] / np.maximum(1, r.count[record]), r.count[record]))
-    touched = float(work.sum() ** 2 / (work**2).sum())  # lines, as if all had the same work
-    places = min(touched * LINE / profile["atomic_bytes"], profile["atomic_places"])
-    places = max(1.0 + (profile["atomic_pair"] - 1.0) * min(1.0, (touched - 1.0) / 3.0), places)
+    lines, sectors, passes = seen.sharing.adds
+    if not len(lines):
+        return 0.0, 1.0
+    work = passes - profile["atomic_whole_line"] * (sectors == 4)  # its sectors' first passes are done faster
+    pieces, piece = np.unique(lines * LINE // SLICE_BYTES, return_inverse=True)
+    pieces -= pieces.min()  # where they lie within the whole of memory is not known
+    load = np.bincount(piece, weights=work)
+    if len(load) * SAMPLED > len(work):  # too few accesses were followed to tell one place from another
+        load[:] = load.mean()
+    by_slice = np.bincount(slices_of(pieces), weights=load)
+    places = min(float(by_slice.sum() / by_slice.max()), profile["atomic_places"])
     serial = profile["atomic_pass"]
-    elements = {getattr(seen.codes_program.meanings[k], "element", "") for k in np.unique(streams.ops[used])}
-    if len(work) == 1 and elements & {"f32", "f64"}:
+    meanings = [m for m in seen.codes_program.meanings if getattr(m, "operation", "") in ("atomic", "reduce")]
+    if len(np.unique(lines)) == 1 and {m.element for m in meanings if m.space != "shared"} & {"f32", "f64"}:
         serial = profile["atomic_pass_float"]
-    return serial * 1e-9 / places * profile["sm_clock"] * 1e6
+    return serial * 1e-9 / places * profile["sm_clock"] * 1e6, float(work.sum() / passes.sum())
+
+
+@cache
+def _slices() -> Array:
+    content = json.loads((Path(__file__).parent / "slices.json").read_text())
+    return np.array(content["slices"], np.int64)
+
+
+def slices_of(pieces: Array) -> Array:
+    """Slices of L2 that pieces of 256 bytes lie in: as measured in 64 KiB, and like a permutation of that beyond."""
+    table = _slices()
+    beyond = pieces // len(table)
+    mixed = (beyond ^ beyond >> 8 ^ beyond >> 16) * 0x9E3779B1 >> 7
+    return table[(pieces ^ mixed) % len(table)]
 
 
 def hit_share(profile: Model, footprint: float) -> float:

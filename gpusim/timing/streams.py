@@ -35,7 +35,8 @@ class Records:
 
     ``wavefronts``: of shared memory, or distinct words of a constant load; ``first``, ``count``: its run in ``lines``
     and ``sectors`` (four bits a line); ``space``: 0 shared, 1 global, 2 local; ``serial``: sectors that an
-    atomic sends on, one after the other where lanes share a word (see rules.global_atomic_passes).
+    atomic sends on, one after the other where lanes share a word (see rules.global_atomic_passes); ``passes``: those of
+    each line.
     """
 
     wavefronts: Array
@@ -45,6 +46,7 @@ class Records:
     serial: Array
     lines: Array
     sectors: Array
+    passes: Array
 
 
 @dataclass
@@ -81,7 +83,7 @@ class StreamRecorder:
         self._last_mask: Any = None
         self._last_warps: Any = None
         self._tables: list[list[Array]] = [[] for _ in range(5)]
-        self._pieces: list[tuple[Array, Array]] = []
+        self._pieces: list[tuple[Array, Array, Array]] = []
         self._records = 0
         self._lines = 0
         self._plain: dict[tuple[int, int], int] = {}
@@ -226,13 +228,17 @@ class StreamRecorder:
         starts = np.flatnonzero(new_line[fresh])
         bits = np.left_shift(1, picked & 3).astype(np.int64)
         masks = np.add.reduceat(bits, starts) if len(starts) else np.zeros(0, np.int64)
-        self._pieces.append((line[new_line], masks.astype(np.int8)))
         begins: Array = self._lines + np.concatenate([[0], np.cumsum(counts)[:-1]])
         self._lines += int(counts.sum())
         serial = None
+        passes = np.bitwise_count(masks.astype(np.uint8))
         if event.op.operation in ("atomic", "reduce") and event.space == "global":
             addresses = np.broadcast_to(event.addresses, (rows, event.threads)).reshape(-1, 32)
-            serial = rules.global_atomic_passes(addresses, lanes, event.op.width, global_atomic_name(event.op))
+            name = global_atomic_name(event.op)
+            serial = rules.global_atomic_passes(addresses, lanes, event.op.width, name)
+            if name in rules.SERIAL_ATOMICS and event.op.width == 4 and len(starts):
+                passes = np.add.reduceat(rules.global_atomic_pass_sectors(addresses, lanes)[2], starts)
+        self._pieces.append((line[new_line], masks.astype(np.int8), passes.astype(np.int8)))
         base = self._add(counts, SPACES[event.space], begins, counts, serial)
         found = np.where(counts > 0, base + np.arange(len(counts)), NO_RECORD).astype(np.int32)
         return self._spread(found, rows)
@@ -265,6 +271,7 @@ class StreamRecorder:
         columns = [np.concatenate(t) if t else np.zeros(0, np.int64) for t in self._tables]
         lines = np.concatenate([p[0] for p in self._pieces]) if self._pieces else np.zeros(0, np.int64)
         sectors = np.concatenate([p[1] for p in self._pieces]) if self._pieces else np.zeros(0, np.int8)
+        passes = np.concatenate([p[2] for p in self._pieces]) if self._pieces else np.zeros(0, np.int8)
         wavefronts, space, first, count, serial = columns
         return Records(
             wavefronts.astype(np.int32),
@@ -274,6 +281,7 @@ class StreamRecorder:
             serial.astype(np.int32),
             lines,
             sectors,
+            passes,
         )
 
     def streams(self, numbers: Array) -> Streams:

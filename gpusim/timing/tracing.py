@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from gpusim.counters import rules
+from gpusim.counters.collect import global_atomic_name
 from gpusim.machine.engine import Engine
 from gpusim.machine.events import Access, Branch
 from gpusim.sass.operands import Constant
@@ -24,6 +26,10 @@ MOST_WHOLE = 1 << 21  # threads of a grid whose waves are all followed, if they 
 MOST_WAVES = 8
 MOST_WAVE_ISSUES = 1_500_000  # warp instructions of a wave that are followed
 MOST_WAVE_STEPS = 400  # basic blocks that it goes through
+FEW_LINES = 4096  # lines among which a store's are looked at one by one
+MOST_CROWDS = 4  # times that a store's are
+AGAIN = 4  # stores of an SM to the same line in a wave from which on they wait for those of other SMs
+MOST_ADDS = 16  # times that an atomic's lines are looked at
 
 
 def code_for(kernel: Any) -> Any:
@@ -59,11 +65,15 @@ class Sharing:
     ``alone``: distinct sectors of the wave that no instruction before it touches, over the sum of each SM's distinct
     sectors (1: nothing is shared);
     ``again``: share of a wave's distinct sectors that the wave before it touched too;
+    ``crowd``: of a store, by how many SMs a line is stored to over and over, on average, else 1;
+    ``adds``: (line, sectors of it, passes) of global atomics' requests, of all SMs;
     ``followed``: warp instructions.
     """
 
     alone: Array
     again: Array
+    crowd: Array
+    adds: tuple[Array, Array, Array]
     followed: int
 
 
@@ -74,12 +84,18 @@ class _WaveListener:
         self.sms, self.first = sms, first
         self.sectors: dict[int, list[Array]] = {}
         self.owners: dict[int, list[Array]] = {}
+        self.crowds: dict[int, list[float]] = {}
+        self.adds: dict[int, list[tuple[Array, Array, Array]]] = {}
 
     def access(self, event: Access) -> None:
         if event.space != "global":
             return
         mask = np.ones((1, 1), bool) if event.mask is None else event.mask
         shape = (event.blocks, event.threads)
+        if event.op.operation == "store" and len(self.crowds.setdefault(event.index, [])) < MOST_CROWDS:
+            self._crowd(event, mask, shape)
+        if event.op.operation in ("atomic", "reduce") and len(self.adds.setdefault(event.index, [])) < MOST_ADDS:
+            self._add(event, mask, shape)
         keys = event.addresses >> 5
         mixed = keys * np.int64(-7046029254386353131)  # Fibonacci hashing: which sectors are sampled is no pattern
         taken = ((mixed >> 40) & ((1 << SAMPLED) - 1) == 0) & mask
@@ -87,6 +103,34 @@ class _WaveListener:
         owner = (where[0] + self.first) % self.sms
         self.sectors.setdefault(event.index, []).append(np.broadcast_to(keys, shape)[where])
         self.owners.setdefault(event.index, []).append(owner)
+
+    def _crowd(self, event: Access, mask: Array, shape: tuple[int, int]) -> None:
+        """How many SMs store to a line over and over, where there are few lines."""
+        lines = event.addresses >> 7
+        least = int(lines.min())
+        if int(lines.max()) - least >= FEW_LINES:
+            return
+        where = np.nonzero(np.broadcast_to(mask, shape))
+        line = np.broadcast_to(lines - least, shape)[where]
+        met = np.zeros((FEW_LINES, self.sms), bool)
+        met[line, (where[0] + self.first) % self.sms] = True
+        warps = event.blocks * event.threads // 32
+        stores = len(np.unique(line * warps + (where[0] * event.threads + where[1]) // 32))
+        if stores >= AGAIN * met.sum() > 0:
+            self.crowds[event.index].append(float(met.sum() / met.any(axis=1).sum()))
+
+    def _add(self, event: Access, mask: Array, shape: tuple[int, int]) -> None:
+        """The lines that atomics want, and how much of them."""
+        addresses = np.broadcast_to(event.addresses, shape).reshape(-1, 32)
+        lanes = np.broadcast_to(mask, shape).reshape(-1, 32)
+        rows, sectors, times = rules.global_atomic_pass_sectors(addresses, lanes)
+        if not (global_atomic_name(event.op) in rules.SERIAL_ATOMICS and event.op.width == 4):
+            times = np.ones_like(times)
+        lines = sectors >> 2
+        starts = np.flatnonzero(np.concatenate([[True], (lines[1:] != lines[:-1]) | (rows[1:] != rows[:-1])]))
+        if len(lines):
+            found = lines[starts], np.add.reduceat(np.ones_like(times), starts), np.add.reduceat(times, starts)
+            self.adds[event.index].append(found)
 
     def branch(self, event: Branch) -> None:
         """Branches do not matter here."""
@@ -123,7 +167,8 @@ def sharing(ready: Any, resident: int, sms: int) -> Sharing:
     begin = min(sms * resident, total)
     rounds = -(-total // begin)
     whole = size == begin and total * threads <= MOST_WHOLE and rounds <= MOST_WAVES
-    alone, again = np.ones(count), np.zeros(count)
+    alone, again, crowd = np.ones(count), np.zeros(count), np.ones(count)
+    adds: list[tuple[Array, Array, Array]] = []
     followed = 0
     first = ready.memory.base >> 5
     # sectors that the grid has touched so far, in the order in which instructions and waves begin
@@ -137,6 +182,9 @@ def sharing(ready: Any, resident: int, sms: int) -> Sharing:
         numbers = np.arange(wave * begin, min(total, wave * begin + size), dtype=np.int64)
         heard, issued = _wave(ready, numbers, sms)
         followed += issued
+        adds += [piece for pieces in heard.adds.values() for piece in pieces]
+        for index, sizes in heard.crowds.items():
+            crowd[index] = max([crowd[index], *sizes])
         for index, pieces in heard.sectors.items():
             sectors = np.concatenate(pieces)
             if not len(sectors):
@@ -153,7 +201,8 @@ def sharing(ready: Any, resident: int, sms: int) -> Sharing:
             touched[index] = touched.get(index, 0) + len(apart)
     for index, number in touched.items():
         alone[index] = fresh[index] / number
-    return Sharing(alone, again, followed)
+    joined = [np.concatenate([piece[k] for piece in adds]) if adds else np.zeros(0, np.int64) for k in range(3)]
+    return Sharing(alone, again, crowd, (joined[0], joined[1], joined[2]), followed)
 
 
 __all__ = ["Sharing", "code_for", "follow", "sharing"]

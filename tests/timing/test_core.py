@@ -111,3 +111,48 @@ def test_registers_that_are_read_again_are_free() -> None:
     codes = codes_of(module["k"].program, MODEL.values)
     assert ((codes.slots == 1) | (codes.slots > 1)).all() and (codes.stall >= 1).all()
     assert set(codes.kind.tolist()) >= {3, 4, 9}  # a load, a store, an exit
+
+
+TWO_BARRIERS = """
+extern "C" __global__ void k(float* x, float a, int both) {
+  float v = x[threadIdx.x];
+  if (threadIdx.x < 128) {
+    for (int i = 0; i < 32; ++i) {
+      #pragma unroll
+      for (int j = 0; j < 64; ++j) v = v * a + 1.0f;
+      asm volatile("bar.sync 1, 128;" ::: "memory");
+    }
+  } else if (both) {
+    for (int i = 0; i < 32; ++i) asm volatile("bar.sync 2, 128;" ::: "memory");
+  }
+  x[threadIdx.x] = v;
+}
+"""
+
+
+def test_barriers_with_numbers_are_apart() -> None:
+    """Warps that hurry from one barrier to the next do not open that of the others."""
+    x = np.ones(256, np.float32)
+    alone, beside = (cycles(TWO_BARRIERS, 1, 256, [x, np.float32(1.5), np.int32(both)]) for both in (0, 1))
+    assert alone > 32 * 64 * 4
+    assert beside == pytest.approx(alone, rel=0.1)
+
+
+ONE_WORKS = """
+extern "C" __global__ void k(float* x, float a) {
+  float v = x[threadIdx.x];
+  if (threadIdx.x < 32)
+    for (int i = 0; i < 64; ++i) {
+      #pragma unroll
+      for (int j = 0; j < 64; ++j) v = v * a + 1.0f;
+    }
+  __syncthreads();
+  x[threadIdx.x] = v;
+}
+"""
+
+
+def test_warps_that_wait_at_a_barrier_are_shown_as_such() -> None:
+    module = gpusim.compile(ONE_WORKS, arch="sm_90")
+    found = module["k"].predict(1, 256, [np.ones(256, np.float32), np.float32(1.5)], cache="hot")
+    assert found.stalls["barrier"] > 0.6  # seven of eight warps for nearly all of the time
