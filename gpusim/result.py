@@ -257,7 +257,7 @@ def _generic_part(
     for index in generic:
         meaning = program.meanings[index]
         for space, columns in collector.by_space.items():
-            as_space = replace(meaning, space=space)  # type: ignore[type-var, arg-type]
+            as_space = replace(meaning, space=space)  # type: ignore[type-var]
             if not _kinds(program.instructions[index], as_space).isdisjoint(kinds):
                 total += int(columns[field_name][index])
     return total

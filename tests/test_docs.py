@@ -38,7 +38,8 @@ MARK = re.compile(
 )
 COMMANDS = {
     "try": "python3 -m venv .venv && .venv/bin/pip install --quiet . && .venv/bin/gpusim analyze transpose_pad",
-    "test": "python3 -m venv .venv && .venv/bin/pip install --quiet -e '.[test]' && .venv/bin/python -m pytest -q",
+    "test": "python3 -m venv .venv && .venv/bin/pip install --quiet -e '.[test]' "
+    "&& .venv/bin/python -m pytest -q -n auto",
 }
 
 
@@ -130,4 +131,6 @@ def records(path: Path) -> int:
         if path.name.endswith(".jsonl.gz"):
             return sum(1 for _ in stream) - 1  # the first line is the header
         recording = json.load(stream)
-    return next(len(recording[name]) for name in ("launches", "cases", "rows", "memory", "times") if name in recording)
+    return next(
+        len(recording[name]) for name in ("launches", "cases", "rows", "memory", "times", "slices") if name in recording
+    )
