@@ -130,7 +130,7 @@ class BlockWriter:
 
     # -- 64-bit values, put together once ----------------------------------------------------------------------------
     def _name(self, low: str, high: str) -> str:
-        """A new name for the value of a register pair; :func:`settle` drops those that nothing reads."""
+        """A new name for the value of a register pair; :func:`settled` drops those that nothing reads."""
         name = f"q{low[:-1].replace('[', '')}_{next(self.numbers)}"
         self.wide[low, high] = name
         return name

@@ -106,17 +106,16 @@ class _WaveListener:
 
     def _crowd(self, event: Access, mask: Array, shape: tuple[int, int]) -> None:
         """How many SMs store to a line over and over, where there are few lines."""
-        lines = event.addresses >> 7
-        least = int(lines.min())
-        if int(lines.max()) - least >= FEW_LINES:
-            return
         where = np.nonzero(np.broadcast_to(mask, shape))
-        line = np.broadcast_to(lines - least, shape)[where]
+        line = np.broadcast_to(event.addresses >> 7, shape)[where]
+        if not len(line) or int(line.max()) - int(line.min()) >= FEW_LINES:
+            return
+        line = line - line.min()
         met = np.zeros((FEW_LINES, self.sms), bool)
         met[line, (where[0] + self.first) % self.sms] = True
         warps = event.blocks * event.threads // 32
         stores = len(np.unique(line * warps + (where[0] * event.threads + where[1]) // 32))
-        if stores >= AGAIN * met.sum() > 0:
+        if stores >= AGAIN * met.sum():
             self.crowds[event.index].append(float(met.sum() / met.any(axis=1).sum()))
 
     def _add(self, event: Access, mask: Array, shape: tuple[int, int]) -> None:
