@@ -3,7 +3,6 @@
 from gpusim.counters.rules_copy import bypass_sectors, bypass_wavefronts
 from gpusim.counters.rules_global import (
     SECTOR_BYTES,
-    SERIAL_ATOMICS,
     async_copy_sectors,
     global_atomic_pass_sectors,
     global_atomic_passes,
@@ -34,7 +33,6 @@ from gpusim.machine.atomics import cast_spin_winners
 __all__ = [
     "ATOMIC_OPS",
     "SECTOR_BYTES",
-    "SERIAL_ATOMICS",
     "async_copy_conflicts",
     "async_copy_decided",
     "async_copy_sectors",

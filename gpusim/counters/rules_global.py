@@ -96,12 +96,14 @@ def global_atomic_passes(addresses: npt.ArrayLike, active: npt.ArrayLike, width:
     """
     if op not in SERIAL_ATOMICS or width != 4:
         return global_sectors(addresses, active, width)
-    rows, _, times = global_atomic_pass_sectors(addresses, active)
+    rows, _, times = global_atomic_pass_sectors(addresses, active, width, op)
     return np.bincount(rows, weights=times, minlength=len(np.asarray(addresses))).astype(np.int64)
 
 
-def global_atomic_pass_sectors(addresses: npt.ArrayLike, active: npt.ArrayLike) -> tuple[IntArray, IntArray, IntArray]:
-    """How often each sector that a 4-byte add touches is sent on: (row, sector, times), by row and then by sector."""
+def global_atomic_pass_sectors(
+    addresses: npt.ArrayLike, active: npt.ArrayLike, width: int, op: str
+) -> tuple[IntArray, IntArray, IntArray]:
+    """How often each sector that an atomic touches is sent on: (row, sector, times), by row and then by sector."""
     address_array, active_array = _checked(addresses, active)
     # Sorted, equal words form runs; a lane's place in its run, the largest in each sector, is what that sector costs.
     words = np.sort(np.where(active_array, address_array, np.uint64(np.iinfo(np.uint64).max)), axis=1)
@@ -120,7 +122,8 @@ def global_atomic_pass_sectors(addresses: npt.ArrayLike, active: npt.ArrayLike) 
     times = np.maximum.reduceat(np.where(valid, place + 1, 0).ravel(), starts)
     used = times > 0
     sectors = (words.ravel()[starts[used]] >> np.uint64(3)).astype(np.int64)
-    return starts[used] // WARP_LANES, sectors, times[used]
+    serial = op in SERIAL_ATOMICS and width == 4
+    return starts[used] // WARP_LANES, sectors, times[used] if serial else np.ones_like(sectors)
 
 
 def async_copy_sectors(

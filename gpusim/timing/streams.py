@@ -234,10 +234,11 @@ class StreamRecorder:
         passes = np.bitwise_count(masks.astype(np.uint8))
         if event.op.operation in ("atomic", "reduce") and event.space == "global":
             addresses = np.broadcast_to(event.addresses, (rows, event.threads)).reshape(-1, 32)
-            name = global_atomic_name(event.op)
-            serial = rules.global_atomic_passes(addresses, lanes, event.op.width, name)
-            if name in rules.SERIAL_ATOMICS and event.op.width == 4 and len(starts):
-                passes = np.add.reduceat(rules.global_atomic_pass_sectors(addresses, lanes)[2], starts)
+            row, _, times = rules.global_atomic_pass_sectors(
+                addresses, lanes, event.op.width, global_atomic_name(event.op)
+            )
+            serial = np.bincount(row, weights=times, minlength=len(addresses)).astype(np.int64)
+            passes = np.add.reduceat(times, starts) if len(starts) else passes
         self._pieces.append((line[new_line], masks.astype(np.int8), passes.astype(np.int8)))
         base = self._add(counts, SPACES[event.space], begins, counts, serial)
         found = np.where(counts > 0, base + np.arange(len(counts)), NO_RECORD).astype(np.int32)

@@ -122,9 +122,9 @@ class _WaveListener:
         """The lines that atomics want, and how much of them."""
         addresses = np.broadcast_to(event.addresses, shape).reshape(-1, 32)
         lanes = np.broadcast_to(mask, shape).reshape(-1, 32)
-        rows, sectors, times = rules.global_atomic_pass_sectors(addresses, lanes)
-        if not (global_atomic_name(event.op) in rules.SERIAL_ATOMICS and event.op.width == 4):
-            times = np.ones_like(times)
+        rows, sectors, times = rules.global_atomic_pass_sectors(
+            addresses, lanes, event.op.width, global_atomic_name(event.op)
+        )
         lines = sectors >> 2
         starts = np.flatnonzero(np.concatenate([[True], (lines[1:] != lines[:-1]) | (rows[1:] != rows[:-1])]))
         if len(lines):
