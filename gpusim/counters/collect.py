@@ -163,6 +163,8 @@ def _local_sectors(addresses: Array, mask: Array, width: int) -> Array:
 class Collector:
     """Per-instruction counters of a launch, by instruction index."""
 
+    repeats = True
+
     def __init__(self, program: Program) -> None:
         self.program = program
         count = len(program.instructions)
@@ -218,7 +220,7 @@ class Collector:
             return _totals(self._counted(event))
         key: tuple[Any, ...]
         if isinstance(places, Outer):
-            key = (places.c % LINE_BYTES, id(places.rows), id(places.columns))
+            key = places.within(LINE_BYTES)
         elif places.shape[0] == 1:
             key = (places.tobytes(),) if places.flags.writeable else (id(places),)
         else:

@@ -60,12 +60,14 @@ class Pattern:
 class PatternSampler:
     """A listener that keeps, of every memory instruction, its first accessing warp in the lowest block with one."""
 
+    repeats = True
+
     def __init__(self, program: Program) -> None:
         self._addresses = [instruction.address for instruction in program.instructions]
         self.patterns: dict[int, Pattern] = {}
         self._blocks: dict[int, int] = {}  # which block each is from
 
-    def access(self, event: Access) -> None:
+    def access(self, event: Access, again: int = 1) -> None:
         address = self._addresses[event.index]
         known = self._blocks.get(address)
         if known is not None and known <= event.first_block:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,8 @@ class MemoryUnit:
         self.listen, self.describe = listen, describe
         self.base = u64(device.base)
         self._right_shared: dict[tuple[bytes, int], Array] = {}  # by address and width
+        # accesses to shared memory by instruction and offsets, and how many more times they happened
+        self.again: dict[tuple[int, int], list[Any]] | None = None
         self.sums: Array | None = None  # where to add instead of in device memory, words at the same places
 
     # -- common ----------------------------------------------------------------------------------------------------
@@ -89,6 +91,30 @@ class MemoryUnit:
                 reading, chunk.numbers,
             )
         )  # fmt: skip
+
+    def _shared_event(self, index: int, op: MemoryOp, offsets: Array, mask: Array | None) -> None:
+        """Tell of an access to shared memory, or only note that it happened again."""
+        if self.again is None or offsets.flags.writeable or self.chunk.m is not None:
+            self._event(index, op, "shared", offsets, mask)
+            return
+        known = self.again.get((index, id(offsets)))
+        if known is None:
+            event = Access(
+                index, op, "shared", offsets, mask, None, self.chunk.first_block, self.chunk.blocks,
+                self.chunk.threads, None, None, self.chunk.numbers,
+            )  # fmt: skip
+            self.listen(event)
+            self.again[index, id(offsets)] = [event, 0]
+        else:
+            known[1] += 1
+
+    def tell(self, listeners: Sequence[Any]) -> None:
+        """Tell of the accesses that were noted."""
+        for event, times in (self.again or {}).values():
+            if times:
+                for listener in listeners:
+                    listener.access(event, times)
+        self.again = None
 
     def _fault(self, index: int, what: str, bad: Array, addresses: Array, space: str) -> ExecutionError:
         """The error for the first bad lane: thread, block, address, instruction, source line, nearest buffer."""
@@ -131,7 +157,7 @@ class MemoryUnit:
             offsets = np.broadcast_to(offsets, shape)
             offsets = np.where(wide_mask, offsets, offsets.reshape(-1)[first])
         low, high = int(offsets.min()), int(offsets.max())
-        if width > 1 and bool((offsets & (width - 1)).any()):
+        if width > 1 and int(np.bitwise_or.reduce(offsets, axis=None)) & (width - 1):
             bad = ((offsets & (width - 1)) != 0) & self._exact(mask)
             raise self._fault(index, f"misaligned {width}-byte access", bad, addresses, "global")
         if not self.device.inside(low, high + width - 1):
@@ -163,7 +189,7 @@ class MemoryUnit:
         offsets = addresses.astype(i64)
         if mask is not None:
             offsets = np.where(mask, offsets, self.shared_start)
-        if width > 1 and bool((offsets & (width - 1)).any()):
+        if width > 1 and int(np.bitwise_or.reduce(offsets, axis=None)) & (width - 1):
             bad = ((offsets & (width - 1)) != 0) & self._exact(mask)
             raise self._fault(index, f"misaligned {width}-byte access", bad, addresses, "shared")
         if offsets.min() < self.shared_start or offsets.max() + width > self.chunk.shared_bytes:
@@ -226,7 +252,7 @@ class MemoryUnit:
 
     def _load_shared(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> tuple[Array, ...]:
         offsets = self._checked_shared(index, address, mask, op.width)
-        self._event(index, op, "shared", offsets, mask)
+        self._shared_event(index, op, offsets, mask)
         view: Any = {1: np.uint8, 2: np.uint16, 4: u32}.get(op.width, f"V{op.width}")
         units = offsets >> (op.width.bit_length() - 1)
         if units.shape[0] == 1:
@@ -294,7 +320,7 @@ class MemoryUnit:
             target = self.device.bytes
         else:
             offsets = self._checked_shared(index, address, mask, op.width)
-            self._event(index, op, "shared", offsets, mask)
+            self._shared_event(index, op, offsets, mask)
             target = self.chunk.shared_flat
             offsets = offsets + self.chunk.shared_rows
         self._write(target, offsets, op.width, mask, values)
@@ -302,10 +328,14 @@ class MemoryUnit:
     def _write(self, target: Array, offsets: Array, width: int, mask: Array | None, values: tuple[Array, ...]) -> None:
         kinds: dict[int, Any] = {1: np.uint8, 2: np.uint16}
         kind = kinds.get(width, u32)
-        _, flat = _join(mask, offsets, *values)
-        units = flat[0] // min(width, 4)
-        memory = target.view(kind)
-        for k, value in enumerate(flat[1:]):
+        memory, shift = target.view(kind), min(width, 4).bit_length() - 1
+        if mask is None:
+            shape = np.broadcast_shapes(offsets.shape, *(value.shape for value in values))
+            units, flat = np.broadcast_to(offsets >> shift, shape), list(values)
+        else:
+            _, (chosen, *flat) = _join(mask, offsets, *values)
+            units = chosen >> shift
+        for k, value in enumerate(flat):
             memory[units + k if k else units] = value.astype(kind) if width < 4 else value
 
     def _store_local(

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.machine.batches import SMALL
 from gpusim.machine.lanes import Lanes
 from gpusim.machine.outer import by_block
 
@@ -49,7 +48,8 @@ class Chunk:
         self.blocks = 0
         self.first_block = 0
         self.shape = (0, self.threads)
-        self.small = False
+        self.rows: dict[int, tuple[list[Array], Array]] = {}  # by id of the first: arrays that are the rows of another
+        self.scratch: tuple[Array, Array, Array] | None = None  # float64, float64, uint32: to be overwritten
         self.numbers: Array = np.zeros(1, np.int64)
         self.ticks = 0
         self.news = 0  # changes of asynchronous barriers
@@ -82,7 +82,7 @@ class Chunk:
         self.first_block = int(numbers[0])
         self.blocks = blocks = len(numbers)
         self.shape = (blocks, self.threads)
-        self.small = blocks * self.threads <= SMALL
+        self.rows.clear()
         gx, gy, _ = self.grid
         parts = {"X": number % gx, "Y": number // gx % gy, "Z": number // (gx * gy)}
         self.special = dict(self._thread_special)

@@ -1,8 +1,9 @@
 """Turning a program's basic blocks into Python functions over whole chunks.
 
-Each block becomes two functions of (chunk s, exact mask m, write mask w): ``fast`` for when every living lane executes
-(w is None) and ``masked`` otherwise.  The generated text only fetches, calls the opcode's ``compute`` and writes back;
-what an instruction means stays in its opcode function.
+Each block becomes functions of (chunk s, exact mask m, write mask w): ``fast`` for when every living lane executes
+(w is None), ``masked`` otherwise, and ``few`` or ``products``, if like instructions can be computed together
+(:mod:`.batches`), in place of ``fast`` where the chunk has few threads.  The generated text only fetches, calls the
+opcode's ``compute`` and writes back; what an instruction means stays in its opcode function.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from gpusim.errors import UnsupportedError
-from gpusim.machine.batches import compute, schedule
+from gpusim.machine.batches import LEAST, MOST, Kind, Postponed, Waiting, compute, kind_of, outer, outer_products
 from gpusim.machine.chunk import ALWAYS, NEVER, ZERO
 from gpusim.machine.outer import pair
 from gpusim.sass.form import Alu, ControlOp, Dest, MemoryOp, Semantics, Source, WarpOp
-from gpusim.sass.numeric import SIGN32, high_word, low_word, select
+from gpusim.sass.numeric import SIGN32, fused_bits, high_word, low_word, select
 from gpusim.sass.operands import Address, Constant, Immediate, Predicate, Register
 from gpusim.sass.program import BRANCH_OPCODES, BasicBlock, Program
-from gpusim.sass.slices import Slice, element
+from gpusim.sass.slices import PREDICATE, UNIFORM, Slice, element, facts_of
 
 _VIEWS = {"u32": "", "i32": ".view(i32)", "f32": ".view(f32)", "u64": "", "i64": ".view(i64)", "f64": ".view(f64)"}
 _WIDE = ("u64", "i64", "f64")
@@ -41,6 +42,13 @@ def float32_bits(value: int | float) -> int:
     if value != value:
         return 0x7FFFFFFF
     return int(np.float32(value).view(np.uint32))
+
+
+def _text(number: int) -> str:
+    """The text of a register word by the number of its element; of a predicate, no register's."""
+    if number >= PREDICATE:
+        return ""
+    return f"UR[{number - UNIFORM}]" if number >= UNIFORM else f"R[{number}]"
 
 
 def settled(lines: list[str]) -> list[str]:
@@ -100,6 +108,7 @@ class BlockWriter:
             "i64": np.int64,
             "f64": np.float64,
             "batch": compute,
+            "outer": outer,
         }
         self.constants: set[tuple[int, int]] = set()  # (bank, offset) of words bound at launch
         self.lines: list[str] = []
@@ -433,45 +442,97 @@ class BlockWriter:
         return lines
 
     def block(self, block: BasicBlock) -> list[str]:
-        """Both functions of a block, without its control operation."""
+        """The functions of a block, without its control operation."""
         last = block.last - 1 if block.control is not None else block.last
-        lines: list[str] = []
+        indices = range(block.first, last + 1)
+        lines = []
         for name, masked in (("fast", False), ("masked", True)):
             lines.append(f"def {name}{block.number}(s, m, w):")
             self.wide.clear()
-            together = not masked and self.batching
-            order = (
-                schedule(self.program, block.first, last) if together else [[i] for i in range(block.first, last + 1)]
-            )
-            body = [line for batch in order for line in self.instructions(batch, masked)]
-            lines.append(" R = s.R; UR = s.UR; P = s.P; UP = s.UP")
-            if masked and self.live is not None:
-                lines.append(" L = s.elsewhere()")
-            lines += [f" {line}" for line in settled(body)]
+            body = [line for index in indices for line in self.instruction(index, masked)]
+            lines += self._function(body, masked)
+        kinds = [kind_of(self.program, index) for index in indices] if self.batching else []
+        if max(Counter(kind for kind in kinds if kind is not None).values(), default=0) >= LEAST:
+            self.wide.clear()
+            body = self._function(self._put_off(dict(zip(indices, kinds, strict=True))), False)
+            products = any(" = outer(s, " in line for line in body)
+            lines += [f"def {'products' if products else 'few'}{block.number}(s, m, w):", *body]
         return lines
 
-    def instructions(self, batch: list[int], masked: bool) -> list[str]:
-        """Statements of instructions that may be computed together."""
-        if len(batch) == 1 or (self.part is not None and not set(batch) <= self.part.needed):
-            return [line for index in batch for line in self.instruction(index, masked)]
-        with self._conditional():
-            known = dict(self.wide)
-            one_by_one = [line for index in batch for line in self.instruction(index, masked)]
-            self.wide = known
-            return ["if s.small:", *self._together(batch), "else:", *(f" {line}" for line in one_by_one)]
+    def _function(self, body: list[str], masked: bool) -> list[str]:
+        lines = [" R = s.R; UR = s.UR; P = s.P; UP = s.UP"]
+        if masked and self.live is not None:
+            lines.append(" L = s.elsewhere()")
+        return lines + [f" {line}" for line in settled(body)]
 
-    def _together(self, batch: list[int]) -> list[str]:
-        meanings = [self.program.meanings[index] for index in batch]
-        columns: list[str] = []
-        for number in range(len(meanings[0].sources)):  # type: ignore[union-attr]
-            values = [self.value(m.sources[number]) for m in meanings]  # type: ignore[union-attr]
-            if all(text.endswith(_VIEWS["f32"]) for text in values):  # read as numbers when they are side by side
-                values = [text.removesuffix(_VIEWS["f32"]) for text in values]
-            columns.append(f"({', '.join(values)})")
-        lines = [f"r = batch(fn{batch[0]}, s.shape, {', '.join(columns)})"]
-        for number, meaning in enumerate(meanings):
-            lines += self._assign(meaning.dests[0], f"r[{number}]", None, False)  # type: ignore[union-attr]
-        return [f" {line}" for line in lines]
+    # -- like instructions together ----------------------------------------------------------------------------------
+    def _put_off(self, kinds: dict[int, Kind | None]) -> list[str]:
+        """Statements of a block, instructions with a kind put off to be computed together."""
+        lines: list[str] = []
+        later = Postponed()
+        places: dict[str, int] = {}
+        for index, kind in kinds.items():
+            meaning = self.program.meanings[index]
+            if kind is not None and isinstance(meaning, Alu) and (self.part is None or index in self.part.needed):
+                (target,) = self._targets(meaning.dests[0])
+                sources = [self.value(source) for source in meaning.sources]
+                self._forget(target)
+                lines += later.add(index, kind, sources, target)
+                continue
+            if isinstance(meaning, UnsupportedError | ControlOp):
+                lines += self._waiting(later, places)
+            else:
+                facts = facts_of(self.program, index)
+                written = [_text(number) for number in facts.writes]
+                read = [_text(number) for number in facts.reads | facts.roots | facts.always]
+                if later.needed(read if facts.guard is None else [*read, *written]):
+                    lines += self._waiting(later, places)
+                lines += later.written(written)
+            lines += self.instruction(index, False)
+        return lines + self._waiting(later, places)
+
+    def _waiting(self, later: Postponed, places: dict[str, int]) -> list[str]:
+        """Statements that compute what waits."""
+        lines: list[str] = []
+        places.update({name: places[target] for name, target in later.kept.items() if target in places})
+        for group in later.flush():
+            products, rest = outer_products(group, places) if self._fused(group[0].index) else ([], group)
+            for rows in products:
+                first = self._column([each.sources[0] for each in rows[0]])
+                second = self._column([row[0].sources[1] for row in rows])
+                addends = self._column([each.sources[2] for row in rows for each in row])
+                lines.append(f"r = outer(s, {first}, {second}, {addends})")
+                lines += self._results([each for row in rows for each in row])
+            for start in range(0, len(rest), MOST):
+                lines += self._together(rest[start : start + MOST])
+        return lines
+
+    def _fused(self, index: int) -> bool:
+        meaning = self.program.meanings[index]
+        return isinstance(meaning, Alu) and meaning.compute is fused_bits
+
+    def _together(self, batch: list[Waiting]) -> list[str]:
+        for each in batch:
+            meaning = self.program.meanings[each.index]
+            assert isinstance(meaning, Alu)
+            self.names[f"fn{each.index}"] = meaning.compute
+        if len(batch) < LEAST:
+            lines = []
+            for each in batch:
+                call = f"fn{each.index}({', '.join(each.sources)})"
+                lines += [each.stored(call) or call]
+            return lines
+        columns = [self._column([each.sources[k] for each in batch]) for k in range(len(batch[0].sources))]
+        return [f"r = batch(fn{batch[0].index}, s.shape, {', '.join(columns)})", *self._results(batch)]
+
+    def _column(self, values: list[str]) -> str:
+        if all(text.endswith(_VIEWS["f32"]) for text in values):  # read as numbers when they are side by side
+            values = [text.removesuffix(_VIEWS["f32"]) for text in values]
+        return f"({', '.join(values)},)"
+
+    @staticmethod
+    def _results(batch: list[Waiting]) -> list[str]:
+        return [line for number, each in enumerate(batch) if (line := each.stored(f"r[{number}]"))]
 
     def text(self) -> str:
         """The text of all blocks."""

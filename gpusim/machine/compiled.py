@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
@@ -18,6 +18,7 @@ class Compiled:
     """A program's block functions as code, to be bound to a launch's constants.
 
     ``slice``: of what counters need; ``live``: which registers may still be read, None where that is not known.
+    ``pace``: seconds that a block took in the latest launches, by threads a block and blocks a chunk.
     """
 
     program: Program
@@ -26,6 +27,7 @@ class Compiled:
     constants: set[tuple[int, int]]
     slice: Slice | None = None
     live: Slice | None = None
+    pace: dict[tuple[int, int], float] = field(default_factory=dict)
 
 
 def compile_program(

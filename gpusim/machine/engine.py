@@ -17,6 +17,7 @@ from gpusim.errors import ExecutionError, UnsupportedError
 from gpusim.machine import mbarrier, parallel
 from gpusim.machine.access import MemoryUnit
 from gpusim.machine.barriers import COUNT_MASK, NUMBERS, PACKED_COUNT
+from gpusim.machine.batches import FEW, FEW_WITH_PRODUCTS
 from gpusim.machine.chunk import Chunk
 from gpusim.machine.compiled import Compiled
 from gpusim.machine.events import Access, Branch, Listener
@@ -139,6 +140,8 @@ class Engine:
             namespace[f"c{bank}_{offset:x}"] = self._constant_word(bank, offset)
         exec(self.compiled.code, namespace)
         self.functions: dict[int, tuple[BasicBlock, Callable[..., None], Callable[..., None]]] = {}
+        # by block, for chunks of up to so many threads
+        self.few: dict[int, tuple[Callable[..., None], int]] = {}
         self.tests: dict[int, Callable[[Chunk], Array]] = {}
         self.reads: dict[int, Callable[[Chunk], tuple[Array, ...]]] = {}
         self.looks: dict[int, Callable[[Chunk], tuple[Array, ...]]] = {}
@@ -147,6 +150,9 @@ class Engine:
             address = self.program.instructions[block.first].address
             number = block.number
             self.functions[address] = (block, namespace[f"fast{number}"], namespace[f"masked{number}"])
+            for name, most in (("few", FEW), ("products", FEW_WITH_PRODUCTS)):
+                if f"{name}{number}" in namespace:
+                    self.few[number] = (namespace[f"{name}{number}"], most)
             if f"test{number}" in namespace:
                 self.tests[number] = namespace[f"test{number}"]
             if f"read{number}" in namespace:
@@ -244,6 +250,7 @@ class Engine:
         self.sharing = sharing
         try:
             with self.heard_by(sharing.watches[0]):
+                sharing.begin()
                 while sharing.position < sharing.mine:
                     self.run_chunk(sharing.pieces[sharing.position])
                     tell(sharing.position)
@@ -256,7 +263,9 @@ class Engine:
     def run_chunk(self, numbers: Array) -> None:
         """Execute the blocks with these linear numbers."""
         self.chunk.start(numbers)
+        self.memory.again = {} if all(getattr(each, "repeats", False) for each in self.listeners) else None
         self._run_blocks()
+        self.memory.tell(self.listeners)
         self.runtime.end_chunk()
 
     # -- parts of a grid ---------------------------------------------------------------------------------------------
@@ -320,6 +329,8 @@ class Engine:
         self.flow.start()
         address: int | None = self.program.instructions[0].address
         functions, warps, lanes = self.functions, self.block_warps, self.block_lanes
+        size = chunk.blocks * chunk.threads
+        few = {number: function for number, (function, most) in self.few.items() if size <= most}
         while address is not None:
             if self.sharing is not None and self.sharing.open:
                 self.sharing.poll()
@@ -339,7 +350,7 @@ class Engine:
             lanes[number] += chunk.lane_count
             chunk.ticks += len(block)
             if chunk.w is None:
-                fast(chunk, chunk.m, None)
+                few.get(number, fast)(chunk, chunk.m, None)
             else:
                 masked(chunk, chunk.m, chunk.w)
             if block.control is None:

@@ -55,6 +55,14 @@ class Numbers(Part):
 
         return self._once(("plus", id(other), sign), make, other)
 
+    def modulo(self, size: int) -> bytes:
+        """What the numbers are modulo a power of two, as a key."""
+        return self._once(("modulo", size), lambda: (self.values & (size - 1)).tobytes())
+
+    def differences(self) -> bytes:
+        """How far each number is from the first, as a key."""
+        return self._once(("differences",), lambda: (self.values - self.values[0]).tobytes())
+
     def spread(self, threads: Numbers | None, count: int, shift: int) -> Spread:
         """Where the elements of ``2**shift`` bytes lie: this is the blocks' part."""
         return self._once(("spread", id(threads), shift), lambda: Spread(self, threads, count, shift), threads)
@@ -145,6 +153,12 @@ class Outer(np.lib.mixins.NDArrayOperatorsMixin):
         return getattr(ufunc, method)(*(x.full if isinstance(x, Outer) else x for x in inputs), **options)
 
     # -- as addresses ----------------------------------------------------------------------------------------------
+    def within(self, size: int) -> tuple[Any, ...]:
+        """A key for what the addresses are but for multiples of ``size``, a power of two, that differ by block."""
+        first = 0 if self.columns is None else int(self.columns.values[0])
+        columns = b"" if self.columns is None else self.columns.differences()
+        return (self.c + first) % size, self.rows.modulo(size), columns
+
     def aligned(self, width: int) -> bool:
         """Whether all are multiples of a power of two."""
         return width == 1 or 1 << min(_zeros(self.c, self.rows, self.columns), 62) >= width

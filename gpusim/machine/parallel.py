@@ -117,6 +117,8 @@ class Watch:
     to be written, and if there are more, their range, since mostly none is.
     """
 
+    repeats = True
+
     def __init__(self, device: DeviceMemory, written: set[int] | None = None) -> None:
         self.device = device
         self.written = set(written or ())  # numbers of buffers
@@ -127,7 +129,7 @@ class Watch:
         self.loads: dict[int, _Loads] = {}  # by instruction
         self.ranges: list[tuple[int, int]] = []  # words
 
-    def access(self, event: Access) -> None:
+    def access(self, event: Access, again: int = 1) -> None:
         if event.space != "global" or (event.mask is not None and not event.mask.any()):
             return
         places = event.places - self.device.base
@@ -209,19 +211,36 @@ class Sharing:
         self.position, self.mine = 0, len(pieces)
         self.watches = [Watch(engine.device)]
         self.cost = START + engine.device.total * START_A_BYTE
+        self.patience = self.cost  # seconds until it is decided
         self.started = time.perf_counter()
         self.children: list[tuple[int, int]] = []
         self.open = True  # not decided yet
 
+    def begin(self) -> None:
+        """Share the launch at once, if one like it was there before and what it took is worth it, else not soon."""
+        pace = self.engine.compiled.pace.get(self._kind)
+        if pace is None:
+            return
+        expected = pace * self.engine.total_blocks
+        if self._worth(expected):
+            self.open = False
+            self._share(len(self.pieces))
+        else:
+            self.patience = max(self.patience, 2 * expected)
+
     def poll(self) -> None:
         """Share the launch, if it is time; called between basic blocks."""
         taken = time.perf_counter() - self.started
-        if taken < self.cost:
+        if taken < self.patience:
             return
         self.open = False
         count = len(self.pieces) - self.position
-        if count > 1 and (not self.position or taken / self.position * count >= self.cost):
+        if count > 1 and (not self.position or self._worth(taken / self.position * count)):
             self._share(count)
+
+    def _worth(self, left: float) -> bool:
+        """Whether what processes save of so many seconds is more than they cost."""
+        return left * (1 - 1 / self.processes) > self.cost
 
     def _share(self, count: int) -> None:
         """Give the chunks that have not been begun to processes of their own; the present one stays here."""
@@ -232,8 +251,14 @@ class Sharing:
             self.watches.append(Watch(self.engine.device, self.watches[0].written))
             self.children.append(_start(self.engine, self.pieces[first:end], self.watches[0], self.watches[-1]))
 
+    @property
+    def _kind(self) -> tuple[int, int]:
+        return self.engine.chunk.threads, self.engine.chunk_blocks
+
     def finish(self) -> None:
         """Take over the processes' counters.  Raises Conflict, or the first error in order of the blocks."""
+        done = sum(len(piece) for piece in self.pieces[: self.position])
+        self.engine.compiled.pace[self._kind] = (time.perf_counter() - self.started) / max(1, done)
         for watch in self.watches[1:]:
             process, stream = self.children.pop(0)
             with os.fdopen(stream, "rb") as pipe:

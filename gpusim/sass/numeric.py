@@ -5,6 +5,7 @@ All take and return NumPy arrays of any shape that broadcasts; nothing here know
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -15,17 +16,29 @@ u32, i32, f32 = np.uint32, np.int32, np.float32
 u64, i64, f64 = np.uint64, np.int64, np.float64
 Array = np.ndarray[Any, Any]
 
+LITTLE = sys.byteorder == "little"
 SIGN32 = u32(0x80000000)
 HALF = i32(-(2**31))
 QUIET64 = u64(1 << 51)
 CANONICAL_NAN = u32(0x7FFFFFFF)
 ONE64 = u64(1)
 MASK32 = u64(0xFFFFFFFF)
-SMALLEST_NORMAL32, TWICE_NORMAL32 = f32(2.0**-126), f32(2.0**-125)
+SMALLEST_NORMAL32 = f32(2.0**-126)
+# bits of 2**-125 and of infinity, shifted left by one
+TWICE_NORMAL_TWICE, INFINITY_TWICE = u32(2 << 24), u32(0xFF000000)
 
 
 def pair(low: Array, high: Array) -> Array:
     """The 64-bit value of a register pair."""
+    if type(high) is not np.ndarray:
+        return low.astype(u64) | (high.astype(u64) << u64(32))
+    if type(low) is not np.ndarray and high.shape[0] == 1 < high.shape[1] and bool((high == high[0, 0]).all()):
+        high = high[:, :1]  # so that what is kept in parts, and no array, can stay so
+    if type(low) is np.ndarray and low.shape == high.shape and LITTLE:
+        words = np.empty((*low.shape, 2), u32)
+        words[..., 0], words[..., 1] = low, high
+        joined: Array = words.view(u64)[..., 0]
+        return joined
     return low.astype(u64) | (high.astype(u64) << u64(32))
 
 
@@ -197,7 +210,7 @@ def _directed_sum(a: Array, b: Array, mode: str) -> Array:
 
 
 def fma32(a: Array, b: Array, c: Array, mode: str = "RN") -> Array:
-    """float32 a*b+c with a single rounding.
+    """float32 a*b+c with a single rounding; under round-to-nearest every NaN is the hardware's one.
 
     The product of two float32 is exact in float64; the sum is rounded to odd before the last rounding, where that
     can matter (a tie of the float32 result, a subnormal result, a directed mode).
@@ -205,18 +218,38 @@ def fma32(a: Array, b: Array, c: Array, mode: str = "RN") -> Array:
     product = a.astype(f64) * b.astype(f64)
     if mode != "RN":
         return _directed_sum(product, c.astype(f64), mode)
-    total = product + c.astype(f64)
-    result = total.astype(f32)
+    return fused_sum(product, c).view(f32)
+
+
+def fused_sum(product: Array, c: Array, into: tuple[Array, Array, Array] | None = None) -> Array:
+    """Bits of ``product`` (the exact product of two float32, as float64) + ``c`` (float32), NaN made canonical.
+
+    ``into``: a float64 and a uint32 array to be overwritten and a uint32 one for the result, all of its shape.
+    """
+    if into is None:
+        total = product + c.astype(f64)
+        word = total.view(u64).astype(u32)
+        bits = np.empty(total.shape, u32)
+    else:
+        total, word, bits = into
+        np.copyto(total, c)
+        np.add(product, total, out=total)
+        np.copyto(word, total.view(u64), casting="unsafe")
+    result = bits.view(f32)
+    np.copyto(result, total, casting="same_kind")
     # the 29 bits that are lost, at the top of a word: one half of the last place is the least int32
-    lost = total.view(u64).astype(u32) << u32(3)
-    if lost.view(i32).min(initial=0) == HALF:
-        _settle(result, product, c, lost == SIGN32)
-    if not np.abs(result).min(initial=np.inf) > TWICE_NORMAL32:  # also where there is a NaN
-        small = np.abs(result) <= TWICE_NORMAL32
+    np.left_shift(word, u32(3), out=word)
+    if word.view(i32).min(initial=0) == HALF:
+        _settle(result, product, c, word == SIGN32)
+    np.left_shift(bits, u32(1), out=word)  # without the sign, numbers compare as their bits do
+    if word.min(initial=INFINITY_TWICE) <= TWICE_NORMAL_TWICE:
+        small = word <= TWICE_NORMAL_TWICE
         small &= total != 0  # a float64 sum of 0 is exact
         if small.any():
             _settle(result, product, c, small)
-    return result
+    if word.max(initial=0) > INFINITY_TWICE:
+        bits[word > INFINITY_TWICE] = CANONICAL_NAN
+    return bits
 
 
 def _settle(result: Array, a: Array, b: Array, where: Array) -> None:
@@ -231,7 +264,7 @@ def fused_bits(a: Array, b: Array, c: Array) -> Array:
     """Bits of a*b+c with a single rounding to nearest, NaN made canonical."""
     loop = Loops.fused
     if loop is None or not all(isinstance(x, np.ndarray) for x in (a, b, c)):
-        return canonical(fma32(a, b, c))
+        return fused_sum(a.astype(f64) * b.astype(f64), c)
     shape = np.broadcast_shapes(a.shape, b.shape, c.shape)
     a, b, c = (np.ascontiguousarray(x if x.shape == shape else np.broadcast_to(x, shape)) for x in (a, b, c))
     bits: Array = np.empty(shape, u32)
