@@ -166,7 +166,8 @@ def outer_products(group: Sequence[Waiting], places: dict[str, int]) -> tuple[li
         members = [each for _, _, each in part.edges(data="of")]
         found = None
         if nx.is_bipartite(part) and len(members) >= LEAST:
-            found = _arranged(part, *nx.bipartite.sets(part), places)
+            columns, rows = nx.bipartite.sets(part)
+            found = _arranged(part, columns, rows, places)
         if found is None:
             rest += members
         else:

@@ -302,6 +302,7 @@ class BoxWriter(BlockWriter):
 class BoxEngine(Engine):
     """Counts boxes.  ``compiled`` must be a slice's, written by :class:`BoxWriter`; all boxes share a ``world``."""
 
+    packing = False
     world: World
     steps: int  # branches executed in this pass
     seen: tuple[int | None, tuple[Any, ...]]  # where one of them led, and the state then

@@ -23,6 +23,7 @@ from gpusim.machine.compiled import Compiled
 from gpusim.machine.events import Access, Branch, Listener
 from gpusim.machine.flow import STEP, Flow
 from gpusim.machine.memory import DeviceMemory
+from gpusim.machine.packing import Packed, Touched, touched_by
 from gpusim.machine.runtime import Runtime, thread_name
 from gpusim.sass.form import ControlOp, MemoryOp
 from gpusim.sass.operands import Predicate
@@ -71,6 +72,8 @@ class Tally:
 
 class Engine:
     """Executes one launch.  ``constants`` maps bank numbers to bytes."""
+
+    packing = True  # blocks of arithmetic may be executed for few lanes alone
 
     def __init__(
         self,
@@ -142,6 +145,8 @@ class Engine:
         self.functions: dict[int, tuple[BasicBlock, Callable[..., None], Callable[..., None]]] = {}
         # by block, for chunks of up to so many threads
         self.few: dict[int, tuple[Callable[..., None], int]] = {}
+        self.packable: dict[int, Touched] = {}
+        self.packed = Packed(self.chunk)
         self.tests: dict[int, Callable[[Chunk], Array]] = {}
         self.reads: dict[int, Callable[[Chunk], tuple[Array, ...]]] = {}
         self.looks: dict[int, Callable[[Chunk], tuple[Array, ...]]] = {}
@@ -153,6 +158,9 @@ class Engine:
             for name, most in (("few", FEW), ("products", FEW_WITH_PRODUCTS)):
                 if f"{name}{number}" in namespace:
                     self.few[number] = (namespace[f"{name}{number}"], most)
+            touched = touched_by(self.program, block) if self.packing else None
+            if touched is not None:
+                self.packable[number] = touched
             if f"test{number}" in namespace:
                 self.tests[number] = namespace[f"test{number}"]
             if f"read{number}" in namespace:
@@ -351,6 +359,8 @@ class Engine:
             chunk.ticks += len(block)
             if chunk.w is None:
                 few.get(number, fast)(chunk, chunk.m, None)
+            elif number in self.packable and self.packed.worth():
+                self.packed.run(self.packable[number], fast)
             else:
                 masked(chunk, chunk.m, chunk.w)
             if block.control is None:
