@@ -136,6 +136,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
     candidate = np.full(schedulers, NEVER)
     chosen = np.full(schedulers, -1, np.int64)
     stale = np.ones(schedulers, np.int8)
+    issuer = np.full(schedulers, -1, np.int64)  # the warp that issued last
     tags = np.full((l1_sets, l1_ways), -1, np.int64)
     valid = np.zeros((l1_sets, l1_ways), np.int8)
     used = np.zeros((l1_sets, l1_ways))
@@ -188,20 +189,22 @@ def simulate(  # one loop, so that numba keeps everything in registers
         launched += 1
     now = 0.0
     while finished < blocks and issued < most:
-        # -- the scheduler that issues next ----------------------------------------------------------------------------
+        # -- the scheduler that issues next: of the warps that can first, the one that issued last, else the oldest ------
         best = -1
         soonest = NEVER
         for q in range(schedulers):
             if stale[q]:
                 c_time = NEVER
                 c_warp = -1
+                c_age = np.int64(0)
                 for s in range(q, slots, schedulers):
                     t = ready[s]
                     if t >= NEVER:
                         continue
                     if t < free[q]:
                         t = free[q]
-                    if t >= c_time:
+                    age = which[s // warps] * warps + s % warps if s != issuer[q] else np.int64(-1)
+                    if t > c_time or (t == c_time and age > c_age):
                         continue
                     g = next_kind[s]
                     if g == 1:
@@ -222,9 +225,10 @@ def simulate(  # one loop, so that numba keeps everything in registers
                             t = pipes[q, 0]
                         if (g == 3 or g == 4 or g == 5) and half[q, 0] > t:
                             t = half[q, 0]
-                    if t < c_time:
+                    if t < c_time or (t == c_time and age < c_age):
                         c_time = t
                         c_warp = s
+                        c_age = age
                 candidate[q], chosen[q] = c_time, c_warp
                 stale[q] = 0
             if candidate[q] < soonest:
@@ -234,6 +238,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
             return -1
         q = best
         s = chosen[q]
+        issuer[q] = s
         now = candidate[q]
         i = ops[position[s]]
         g = kind[i]

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from gpusim.timing import core
 from gpusim.timing.codes import codes_of
 from gpusim.timing.model import SLOT_SIZES, Model
 from gpusim.timing.streams import Streams
-from gpusim.timing.tracing import Sharing, follow, sharing
+from gpusim.timing.tracing import Sharing, follow, sharing, work_of
 
 Array = np.ndarray[Any, Any]
 LINE = 128
@@ -27,6 +28,7 @@ L1_WAYS = 16
 MOST_ISSUED = 3_000_000  # warp instructions of several waves that are simulated
 MOST_SIMULATED = 9_000_000  # of a single wave of long blocks
 MOST_FOLLOWED = 12_000_000  # of a wave's blocks
+SAMPLED_SMS = 12  # whose blocks' work is looked at where blocks differ
 WAVES = 7  # of blocks that are followed
 LASTING = 24  # waves that are simulated, the followed ones over and over
 SEEN_BITS = 18
@@ -46,7 +48,8 @@ class Followed:
     threads: int
     resident: int
     waves: int
-    longer: float = 1.0  # how many times as many instructions a block executes as were followed
+    longer: float = 1.0  # how many times as many instructions the SM with most to do executes as were followed
+    load: float = 1.0  # what that is over the mean of the SMs that have work
 
 
 @dataclass
@@ -100,19 +103,41 @@ def parameters(profile: Model, sms: int, threads: int, memory: Memory, atomic: f
     return np.array([values[name] for name in core.PARAMETERS])
 
 
-def blocks_of(total: int, sms: int, resident: int, waves: int = 1) -> Array:
-    """Linear numbers of blocks of an SM in the middle: blocks go to the SMs in turn.
+def blocks_of(total: int, sms: int, resident: int, waves: int = 1, sm: int | None = None) -> Array:
+    """Linear numbers of blocks of one SM, by default of one in the middle: blocks go to the SMs in turn.
 
     ``waves`` times ``resident`` of them, taken evenly from all over the grid, since what blocks do may depend on where
     they are.
     """
-    first = min(total - 1, sms - 1) // 2
+    first = min(total - 1, sms - 1) // 2 if sm is None else sm
     mine = np.arange(first, total, sms, dtype=np.int64)
     there = len(mine) // resident
     if waves >= there:
         return mine[: waves * resident]
     begins = np.unique(np.linspace(0, there - 1, waves).astype(np.int64)) * resident
     return np.concatenate([mine[k : k + resident] for k in begins])
+
+
+def heaviest(ready: Any, total: int, sms: int) -> tuple[int, float, float] | None:
+    """Which of some SMs has most to do, of a grid whose blocks are all resident, but differ.
+
+    The launch takes as long as the SM that has most of all.  Returns the number of the one that was found, how many
+    times as much the one with most of all is likely to have (as if SMs' work were normally distributed), and how many
+    times the mean.  None if it takes too long to find out.
+    """
+    active = min(sms, total)
+    some = np.unique(np.linspace(0, active - 1, SAMPLED_SMS).astype(np.int64))
+    numbers = np.arange(total, dtype=np.int64)
+    numbers = numbers[np.isin(numbers % sms, some)]
+    work = work_of(ready, numbers, MOST_FOLLOWED)
+    if work is None:
+        return None
+    by_sm = np.bincount(numbers % sms, weights=work, minlength=active)[some]
+    most, mean = float(by_sm.max()), float(by_sm.mean())
+    likely = most
+    if len(some) < active:
+        likely = max(most, mean + float(by_sm.std(ddof=1)) * NormalDist().inv_cdf((active - 0.375) / (active + 0.25)))
+    return int(some[by_sm.argmax()]), likely / most, likely / mean
 
 
 def follow_launch(ready: Any, sms: int) -> Followed:
@@ -123,18 +148,21 @@ def follow_launch(ready: Any, sms: int) -> Followed:
     most = max(1, math.ceil(total / sms))
     resident = min(occ.blocks, most)
     shared = sharing(ready, resident, sms)
-    streams = follow(ready, blocks_of(total, sms, resident), MOST_FOLLOWED)
-    waves, longer = 1, 1.0
+    sm, longer, load = None, 1.0, 1.0
+    if shared.uneven and most <= resident and (found := heaviest(ready, total, sms)) is not None:
+        sm, longer, load = found
+    streams = follow(ready, blocks_of(total, sms, resident, sm=sm), MOST_FOLLOWED)
+    waves = 1
     if not streams.complete:
         counted = ready.kernel.count(ready.grid, ready.block, ready.args, ready.shared_bytes)
         executed = sum(instruction.executed for instruction in counted.instructions)
-        longer = max(1.0, executed / total / (streams.issued / resident))
+        longer *= max(1.0, executed / total / (streams.issued / resident))
     elif most > resident and streams.issued * 2 <= MOST_ISSUED:
         waves = max(1, min(WAVES, math.ceil(most / resident), MOST_ISSUED // max(1, streams.issued)))
         if waves > 1:
             streams = follow(ready, blocks_of(total, sms, resident, waves))
     return Followed(
-        streams, shared, occ, ready.kernel.program, total, (threads + 31) // 32, threads, resident, waves, longer
+        streams, shared, occ, ready.kernel.program, total, (threads + 31) // 32, threads, resident, waves, longer, load
     )  # fmt: skip
 
 

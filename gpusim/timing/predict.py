@@ -147,7 +147,7 @@ def from_followed(seen: pipeline.Followed, profile: Model, cache: str, notes: tu
     total = sum(sim.waits.values()) or 1.0
     stalls = {title: sum(sim.waits[n] for n in parts) / total for title, parts in STALLS.items()}
     active = min(int(profile["sms"]), seen.blocks)
-    sectors = 32.0 * active * whole
+    sectors = 32.0 * active * whole / seen.load
     loads = sim.counts["l1_hits"] + sim.counts["l2_reads"]
     resident = float((sim.end - sim.begin).sum()) * seen.warps / max(1.0, float(sim.end.max() - sim.begin.min()))
     breakdown = {title: float(value) for title, value in breakdown.items()}

@@ -29,6 +29,7 @@ MOST_WAVE_STEPS = 400  # basic blocks that it goes through
 FEW_LINES = 4096  # lines among which a store's are looked at one by one
 MOST_CROWDS = 4  # times that a store's are
 AGAIN = 4  # stores of an SM to the same line in a wave from which on they wait for those of other SMs
+UNEVEN = 0.1  # standard deviation of what blocks issue, of its mean, from which on they are told apart
 MOST_ADDS = 16  # times that an atomic's lines are looked at
 
 
@@ -75,6 +76,7 @@ class Sharing:
     crowd: Array
     adds: tuple[Array, Array, Array]
     followed: int
+    uneven: bool = False  # whether blocks of a wave go different ways, or not all equally often
 
 
 class _WaveListener:
@@ -135,17 +137,55 @@ class _WaveListener:
         """Branches do not matter here."""
 
 
-def _wave(ready: Any, numbers: Array, sms: int) -> tuple[_WaveListener, int]:
+class Work:
+    """Warp instructions that each block of a chunk issues: ``step`` is an engine's log."""
+
+    def __init__(self, engine: Engine, blocks: int) -> None:
+        self.engine = engine
+        self.by_block = np.zeros(blocks, np.int64)
+
+    def step(self, number: int) -> None:
+        """A basic block is about to be issued by the chunk's executing warps."""
+        chunk, length = self.engine.chunk, len(self.engine.program.blocks[number])
+        if chunk.m is None or chunk.m.shape[0] == 1:
+            self.by_block += chunk.warp_count // chunk.blocks * length
+        else:
+            warps = chunk.wide(chunk.m).reshape(chunk.blocks, -1, 32).any(axis=2)
+            self.by_block += np.count_nonzero(warps, axis=1) * length
+
+
+def work_of(ready: Any, numbers: Array, most: int) -> Array | None:
+    """Warp instructions that each of these blocks issues; None if they are more than ``most`` in all."""
+    engine = ready.engine(Engine, code_for(ready.kernel), (), chunk_threads=1 << 30)
+    work = Work(engine, len(numbers))
+
+    def log(number: int) -> None:
+        work.step(number)
+        if work.by_block.sum() > most:
+            raise Enough
+
+    engine.log = log
+    try:
+        with np.errstate(all="ignore"):
+            engine.run_chunk(numbers)
+    except Enough:
+        return None
+    return work.by_block
+
+
+def _wave(ready: Any, numbers: Array, sms: int) -> tuple[_WaveListener, Array]:
+    """What the accesses of these blocks touch, and what each of them issues, as far as they are followed."""
     kernel = ready.kernel
     listener = _WaveListener(sms, int(numbers[0]))
     engine = ready.engine(Engine, code_for(kernel), (listener,), chunk_threads=1 << 30)
-    issued = steps = 0
+    work = Work(engine, len(numbers))
+    steps = 0
 
     def log(number: int) -> None:
-        nonlocal issued, steps
-        issued += engine.chunk.warp_count * len(kernel.program.blocks[number])
+        nonlocal steps
+        work.step(number)
         steps += 1
-        if issued > MOST_WAVE_ISSUES or steps > MOST_WAVE_STEPS:
+        if steps > MOST_WAVE_STEPS or work.by_block.sum() > MOST_WAVE_ISSUES:
             raise Enough
 
     engine.log = log
@@ -154,7 +194,7 @@ def _wave(ready: Any, numbers: Array, sms: int) -> tuple[_WaveListener, int]:
             engine.run_chunk(numbers)
     except Enough:
         pass
-    return listener, issued
+    return listener, work.by_block
 
 
 def sharing(ready: Any, resident: int, sms: int) -> Sharing:
@@ -168,7 +208,7 @@ def sharing(ready: Any, resident: int, sms: int) -> Sharing:
     whole = size == begin and total * threads <= MOST_WHOLE and rounds <= MOST_WAVES
     alone, again, crowd = np.ones(count), np.zeros(count), np.ones(count)
     adds: list[tuple[Array, Array, Array]] = []
-    followed = 0
+    followed, uneven = 0, False
     first = ready.memory.base >> 5
     # sectors that the grid has touched so far, in the order in which instructions and waves begin
     fetched = np.zeros((ready.memory.total >> 5) + 2, bool)
@@ -179,8 +219,9 @@ def sharing(ready: Any, resident: int, sms: int) -> Sharing:
         if wave * begin >= total:
             break
         numbers = np.arange(wave * begin, min(total, wave * begin + size), dtype=np.int64)
-        heard, issued = _wave(ready, numbers, sms)
-        followed += issued
+        heard, work = _wave(ready, numbers, sms)
+        followed += int(work.sum())
+        uneven = uneven or float(work.std()) > UNEVEN * float(work.mean())
         adds += [piece for pieces in heard.adds.values() for piece in pieces]
         for index, sizes in heard.crowds.items():
             crowd[index] = max([crowd[index], *sizes])
@@ -201,7 +242,7 @@ def sharing(ready: Any, resident: int, sms: int) -> Sharing:
     for index, number in touched.items():
         alone[index] = fresh[index] / number
     joined = [np.concatenate([piece[k] for piece in adds]) if adds else np.zeros(0, np.int64) for k in range(3)]
-    return Sharing(alone, again, crowd, (joined[0], joined[1], joined[2]), followed)
+    return Sharing(alone, again, crowd, (joined[0], joined[1], joined[2]), followed, uneven)
 
 
-__all__ = ["Sharing", "code_for", "follow", "sharing"]
+__all__ = ["Sharing", "code_for", "follow", "sharing", "work_of"]
