@@ -304,6 +304,9 @@ def _l2() -> Iterator[Definition]:
         yield name, unit, f"{op} by all SMs, four sectors of each line", partial(_sector, kind=kind, lines=8)
         how = f"{op} by one SM, four sectors of each line"
         yield f"{name}_one_sm", unit, how, partial(_sector, kind=kind, lines=8, alone=True)
+    how = "one word of each of random sectors of 16 MiB, read, the best grid"
+    function = of(most, "strides", "sectors_ns", way="random read", footprint=32 << 19)
+    yield "l2_random_sectors", "sectors/ns", how, function
     for way in WAYS:
         how = f"{way} of some 9 or 18 MiB past L1, the best grid"
         yield f"l2_{way}", "bytes/cycle", how, partial(_per_cycle, sweep="l2", way=way)

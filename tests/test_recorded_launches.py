@@ -26,7 +26,7 @@ DATA = Path(__file__).parent / "data"
 RECORDINGS = (
     "h200_catalogue", "h200_control", "h200_groups", "h200_flow", "h200_flow_more", "h200_flow_barriers",
     "h200_locks", "h200_calls", "h200_barriers", "h200_mbarrier", "h200_flow_held",
-    "h200_transfers", "h200_calibrate",
+    "h200_transfers", "h200_calibrate", "h200_unseen", "h200_unseen_more",
 )  # fmt: skip
 
 # The plain hardware counter of conflicts also sees arbitration between warps, a few events that change from run to run;
@@ -36,7 +36,7 @@ NOISY = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_"
 # lanes that do not exist, and a word of shared memory that nobody wrote, give anything.
 UNDEFINED = {
     "reduce_vec4/100000/0", "reduce_vec4/1048576/0", "half_shuffle/33", "syncwarp_loop/33",
-    "swap_halves/33", "swap_halves/16",
+    "swap_halves/33", "swap_halves/16", "dot4/262144/0",
 }  # fmt: skip
 CLOCKS = {"stamps", "ring"}  # buffers with clock readings, and with addresses
 RACES = ("counter_race/",)  # what is lost depends on timing

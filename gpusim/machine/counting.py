@@ -211,7 +211,7 @@ class _Watch:
     """Listens to blocks that are executed beside counted ones: raises Restart where one may see what others stored."""
 
     def __init__(self, world: World, part: Slice) -> None:
-        self.world, self.part = world, part
+        self.world, self.slice = world, part
 
     def access(self, event: Access) -> None:
         if event.space != "global":
@@ -222,7 +222,7 @@ class _Watch:
             return
         buffers = set(self.world.device.between(int(used.min()), int(used.max())))
         stores = event.op.operation not in ("load", "async_copy")
-        loads = event.op.operation != "store" and event.index in self.part.needed
+        loads = event.op.operation != "store" and event.index in self.slice.needed
         if (stores and buffers & self.world.read) or (loads and buffers & self.world.counted):
             raise Restart
 

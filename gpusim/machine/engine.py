@@ -279,7 +279,7 @@ class Engine:
     # -- parts of a grid ---------------------------------------------------------------------------------------------
     def _processes(self) -> int:
         """How many processes may share the launch."""
-        if not all(hasattr(listener, "part") for listener in self.listeners):
+        if not all(hasattr(listener, "begin_part") for listener in self.listeners):
             return 1
         if self.device.total > parallel.LARGEST_MEMORY or not parallel.separable(self.program):
             return 1
@@ -310,7 +310,7 @@ class Engine:
             "lanes": list(self.block_lanes),
             "on": dict(self.chunk.predicated_on),
             "caveats": set(self.flow.caveats),
-            "listeners": [listener.part() for listener in self.listeners if hasattr(listener, "part")],
+            "listeners": [listener.part() for listener in self.listeners if hasattr(listener, "begin_part")],
         }
 
     def merge(self, part: dict[str, Any]) -> None:

@@ -305,14 +305,16 @@ def _start(engine: Engine, pieces: list[Array], before: Watch, watch: Watch) -> 
         os.close(reading)
         engine.sharing, engine.memory.sums = None, watch.sums
         engine.listeners = tuple(each for each in engine.listeners if each is not before)
-        engine.begin_part()
         try:
+            engine.begin_part()
             with engine.heard_by(watch):
                 for piece in pieces:
                     engine.run_chunk(piece)
             answer: tuple[str, Any] = ("done", engine.part() | {"watch": watch.settle()})
         except GpusimError as error:
             answer = ("error", error)
+        except Exception as error:
+            answer = ("error", ExecutionError(f"a process that executed a part of the grid failed: {error!r}"))
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(pickle.dumps(answer))
         code = 0

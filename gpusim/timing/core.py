@@ -33,7 +33,7 @@ PARAMETERS = (
     "dram_load_most", "out_queue", "dram_jitter", "l2_jitter", "atomic_queue", "cost_special", "local_back",
     "store_few_lines", "dram_load_mixed", "read_alone", "write_alone",
     "dram_lone_line", "atomic_whole_line", "cost_crowd", "dram_spread", "dram_some_load",
-    "l2_fill", "issue_address",
+    "l2_fill", "issue_address", "store_partial",
 )  # fmt: skip
 (P_SCHEDULERS, P_LAT_L2, P_LAT_DRAM, P_LSU_QUEUE, P_L2_QUEUE, P_DRAM_QUEUE, P_TAG, P_L2_SECTOR, P_L2_LINE,
  P_L2_WSECTOR, P_L2_WLINE, P_DRAM_READ, P_DRAM_WRITE, P_DRAM_ISOLATED, P_BARRIER, P_BRANCH, P_INTERVAL, P_GAP,
@@ -41,7 +41,7 @@ PARAMETERS = (
  P_L2_WINDOW, P_STORE_EXTRA, P_RED, P_LOAD, P_LOAD_TIME, P_LOAD_MOST, P_OUT_QUEUE, P_JITTER, P_L2_JITTER,
  P_ATOMIC_QUEUE, P_SPECIAL, P_LOCAL_BACK, P_WLINE_FEW, P_LOAD_MIXED, P_READ_ALONE,
  P_WRITE_ALONE, P_LONE, P_WHOLE, P_CROWD, P_SPREAD, P_SOME_LOAD,
- P_FILL, P_ADDRESS) = range(len(PARAMETERS))  # fmt: skip
+ P_FILL, P_ADDRESS, P_PARTIAL) = range(len(PARAMETERS))  # fmt: skip
 
 UNITS = ("issue", "lsu", "l2_read", "dram", "fma", "alu", "xu", "fp64", "tensor", "barrier", "constant", "uniform",
          "l2_write", "atomic")  # fmt: skip
@@ -189,7 +189,7 @@ def simulate(  # one loop, so that numba keeps everything in registers
         launched += 1
     now = 0.0
     while finished < blocks and issued < most:
-        # -- the scheduler that issues next: of the warps that can first, the one that issued last, else the oldest ------
+        # -- the scheduler that issues next: of warps that can first, the one that issued last, else the oldest -------
         best = -1
         soonest = NEVER
         for q in range(schedulers):
@@ -467,7 +467,10 @@ def simulate(  # one loop, so that numba keeps everything in registers
                             hot[slot] = same
                             if hot_until[slot] > stores[b]:
                                 stores[b] = hot_until[slot]
-                        u = max(count * p[P_L2_WSECTOR], p[P_L2_WLINE] * spread)
+                        u = p[P_L2_WLINE] * spread
+                        if g == 4 and passes[r_first[r] + k] > 1:
+                            u *= 1.0 + p[P_PARTIAL] * (passes[r_first[r] + k] - 1.0)
+                        u = max(count * p[P_L2_WSECTOR], u)
                         if g == 5:
                             u = count * p[P_L2_WSECTOR]
                         sent = max(at, out)

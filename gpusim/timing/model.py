@@ -61,7 +61,8 @@ DERIVED: dict[str, Callable[[Profile], float]] = {
     "issue_wide_multiply": lambda p: SCHEDULERS / p["issue_imad_hi"],
     "issue_shuffle": lambda p: 1 / p["issue_shfl"],
     "cost_tag": lambda p: p["l1_line"],
-    "cost_l2_line": lambda p: p["l2_load_sector_alone"],
+    # of megabytes: a few hundred KiB are faster, since SMs that want the same line at a time are served together
+    "cost_l2_line": lambda p: p["sms"] * p["clock"] * 1e-3 / p["l2_random_sectors"],
     "cost_l2_write_line": lambda p: p["l2_store_sector_alone"],
     "cost_l2_sector_port": lambda p: 32 / p["l2_read_one_sm"],
     "cost_l2_write_sector_port": lambda p: 32 / p["l2_write_one_sm"],

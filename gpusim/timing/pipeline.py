@@ -122,8 +122,8 @@ def heaviest(ready: Any, total: int, sms: int) -> tuple[int, float, float] | Non
     """Which of some SMs has most to do, of a grid whose blocks are all resident, but differ.
 
     The launch takes as long as the SM that has most of all.  Returns the number of the one that was found, how many
-    times as much the one with most of all is likely to have (as if SMs' work were normally distributed), and how many
-    times the mean.  None if it takes too long to find out.
+    times as much the one with most of all is likely to have (as if SMs' work were normally distributed, but no more
+    than if all of its blocks were like the largest), and how many times the mean.  None if that takes too long.
     """
     active = min(sms, total)
     some = np.unique(np.linspace(0, active - 1, SAMPLED_SMS).astype(np.int64))
@@ -136,7 +136,8 @@ def heaviest(ready: Any, total: int, sms: int) -> tuple[int, float, float] | Non
     most, mean = float(by_sm.max()), float(by_sm.mean())
     likely = most
     if len(some) < active:
-        likely = max(most, mean + float(by_sm.std(ddof=1)) * NormalDist().inv_cdf((active - 0.375) / (active + 0.25)))
+        likely = mean + float(by_sm.std(ddof=1)) * NormalDist().inv_cdf((active - 0.375) / (active + 0.25))
+        likely = max(most, min(likely, float(work.max()) * math.ceil(total / sms)))
     return int(some[by_sm.argmax()]), likely / most, likely / mean
 
 
@@ -164,6 +165,31 @@ def follow_launch(ready: Any, sms: int) -> Followed:
     return Followed(
         streams, shared, occ, ready.kernel.program, total, (threads + 31) // 32, threads, resident, waves, longer, load
     )  # fmt: skip
+
+
+def adds_of(seen: Followed) -> tuple[Array, Array, Array]:
+    """(line, sectors of it, passes) of global atomics' requests.
+
+    Those of all SMs, as far as these were followed; of atomics that come later those of the one SM that was followed.
+    """
+    known = seen.sharing.adds
+    streams, records = seen.streams, seen.streams.records
+    atomics = [
+        index
+        for index, meaning in enumerate(seen.codes_program.meanings)
+        if getattr(meaning, "operation", "") in ("atomic", "reduce") and index not in seen.sharing.added
+    ]
+    used = np.isin(streams.ops, atomics) & (streams.accesses >= 0)
+    mine = streams.accesses[used]
+    mine = mine[records.space[mine] == 1]
+    if not len(mine):
+        return known
+    count = records.count[mine]
+    place = np.repeat(records.first[mine] - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
+    sectors = np.bitwise_count(records.sectors[place].astype(np.uint8)).astype(np.int64)
+    more = records.lines[place].astype(np.int64), sectors, records.passes[place].astype(np.int64)
+    joined = [np.concatenate(pair) for pair in zip(known, more, strict=True)]
+    return joined[0], joined[1], joined[2]
 
 
 def simulate(seen: Followed, profile: Model, cache: str) -> Simulation:
@@ -283,8 +309,7 @@ def memory_of(seen: Followed, profile: Model, share: float, active: int, cache: 
         distinct = np.unique(lines)
         distinct = distinct[~np.isin(distinct, known)]
         known = np.union1d(known, distinct)
-        size = 32.0 * float(sum(((distinct >> k) & 1).sum() for k in range(4)))
-        amount = size * scale * shared.alone[index]
+        amount = _bytes_of(distinct, kinds[index]) * scale * shared.alone[index]
         fetched.append((int(index), amount))
     a_wave = sum(amount for _, amount in fetched)
     for index, amount in fetched:
@@ -307,6 +332,18 @@ def memory_of(seen: Followed, profile: Model, share: float, active: int, cache: 
     return Memory(loaded, stored, fresh, lone, write_back, dirty)
 
 
+def _bytes_of(accesses: Array, stored: bool) -> float:
+    """Bytes of distinct accesses (sorted: line number, four bits of sectors): 32 a sector; what is read comes by 64."""
+    if not len(accesses):
+        return 0.0
+    lines = accesses >> 4
+    begins = np.flatnonzero(np.concatenate([[True], lines[1:] != lines[:-1]]))
+    sectors = np.bitwise_or.reduceat(accesses & 15, begins)
+    if stored:
+        return 32.0 * float(np.bitwise_count(sectors.astype(np.uint8)).sum())
+    return 64.0 * float(np.count_nonzero(sectors & 3) + np.count_nonzero(sectors & 12))
+
+
 def _lone(lines: Array, blocks: Array) -> float:
     """Share of lines whose neighbour in the same 256 bytes is not touched by the same block."""
     keys = np.unique(blocks.astype(np.int64) << 44 ^ lines)
@@ -319,7 +356,7 @@ def atomic_cycles(seen: Followed, profile: Model) -> tuple[float, float]:
     The slice with the most passes decides; it does one in ``atomic_pass`` ns.  Also returned is how many passes L2
     makes of one that L1 sends.
     """
-    lines, sectors, passes = seen.sharing.adds
+    lines, sectors, passes = adds_of(seen)
     if not len(lines):
         return 0.0, 1.0
     work = passes - profile["atomic_whole_line"] * (sectors == 4)  # its sectors' first passes are done faster

@@ -23,6 +23,7 @@ Array = np.ndarray[Any, Any]
 SPACES = {"shared": 0, "global": 1, "local": 2}
 LOCAL_LINES = 1 << 48  # line numbers of local memory begin here, apart from those of device memory
 NO_RECORD = -1
+SECTOR = 32
 
 
 class Enough(Exception):
@@ -36,7 +37,7 @@ class Records:
     ``wavefronts``: of shared memory, or distinct words of a constant load; ``first``, ``count``: its run in ``lines``
     and ``sectors`` (four bits a line); ``space``: 0 shared, 1 global, 2 local; ``serial``: sectors that an
     atomic sends on, one after the other where lanes share a word (see rules.global_atomic_passes); ``passes``: those of
-    each line.
+    each line, and of a store the sectors of each line that it does not fill.
     """
 
     wavefronts: Array
@@ -239,6 +240,9 @@ class StreamRecorder:
             )
             serial = np.bincount(row, weights=times, minlength=len(addresses)).astype(np.int64)
             passes = np.add.reduceat(times, starts) if len(starts) else passes
+        elif event.op.operation == "store" and event.space == "global" and len(starts):
+            stored = np.add.reduceat((ordered != last).reshape(-1).astype(np.int64), np.flatnonzero(fresh))
+            passes = np.add.reduceat((stored * event.op.width < SECTOR).astype(np.int64), starts)
         self._pieces.append((line[new_line], masks.astype(np.int8), passes.astype(np.int8)))
         base = self._add(counts, SPACES[event.space], begins, counts, serial)
         found = np.where(counts > 0, base + np.arange(len(counts)), NO_RECORD).astype(np.int32)

@@ -24,7 +24,8 @@ SAMPLED = 3  # of the sectors of a wave, one in 2**SAMPLED is looked at
 MOST_THREADS = 1 << 19  # of a wave that is executed together
 MOST_WHOLE = 1 << 21  # threads of a grid whose waves are all followed, if they are no more than MOST_WAVES
 MOST_WAVES = 8
-MOST_WAVE_ISSUES = 1_500_000  # warp instructions of a wave that are followed
+MOST_WAVE_ISSUES = 6_000_000  # warp instructions of a wave that are followed
+ENOUGH_WAVE_ISSUES = 1_500_000  # the same, if what comes next was there twice
 MOST_WAVE_STEPS = 400  # basic blocks that it goes through
 FEW_LINES = 4096  # lines among which a store's are looked at one by one
 MOST_CROWDS = 4  # times that a store's are
@@ -67,7 +68,8 @@ class Sharing:
     sectors (1: nothing is shared);
     ``again``: share of a wave's distinct sectors that the wave before it touched too;
     ``crowd``: of a store, by how many SMs a line is stored to over and over, on average, else 1;
-    ``adds``: (line, sectors of it, passes) of global atomics' requests, of all SMs;
+    ``adds``: (line, sectors of it, passes) of global atomics' requests, of all SMs, as far as they were followed, and
+    ``added``: of which instructions;
     ``followed``: warp instructions.
     """
 
@@ -76,6 +78,7 @@ class Sharing:
     crowd: Array
     adds: tuple[Array, Array, Array]
     followed: int
+    added: frozenset[int] = frozenset()
     uneven: bool = False  # whether blocks of a wave go different ways, or not all equally often
 
 
@@ -179,14 +182,16 @@ def _wave(ready: Any, numbers: Array, sms: int) -> tuple[_WaveListener, Array]:
     listener = _WaveListener(sms, int(numbers[0]))
     engine = ready.engine(Engine, code_for(kernel), (listener,), chunk_threads=1 << 30)
     work = Work(engine, len(numbers))
-    steps = 0
+    visits = [0] * len(kernel.program.blocks)
 
     def log(number: int) -> None:
-        nonlocal steps
         work.step(number)
-        steps += 1
-        if steps > MOST_WAVE_STEPS or work.by_block.sum() > MOST_WAVE_ISSUES:
+        issued = int(work.by_block.sum())
+        if sum(visits) >= MOST_WAVE_STEPS or issued > MOST_WAVE_ISSUES:
             raise Enough
+        if issued > ENOUGH_WAVE_ISSUES and visits[number] >= 2:
+            raise Enough
+        visits[number] += 1
 
     engine.log = log
     try:
@@ -208,6 +213,7 @@ def sharing(ready: Any, resident: int, sms: int) -> Sharing:
     whole = size == begin and total * threads <= MOST_WHOLE and rounds <= MOST_WAVES
     alone, again, crowd = np.ones(count), np.zeros(count), np.ones(count)
     adds: list[tuple[Array, Array, Array]] = []
+    added: set[int] = set()
     followed, uneven = 0, False
     first = ready.memory.base >> 5
     # sectors that the grid has touched so far, in the order in which instructions and waves begin
@@ -223,6 +229,7 @@ def sharing(ready: Any, resident: int, sms: int) -> Sharing:
         followed += int(work.sum())
         uneven = uneven or float(work.std()) > UNEVEN * float(work.mean())
         adds += [piece for pieces in heard.adds.values() for piece in pieces]
+        added.update(heard.adds)
         for index, sizes in heard.crowds.items():
             crowd[index] = max([crowd[index], *sizes])
         for index, pieces in heard.sectors.items():
@@ -242,7 +249,7 @@ def sharing(ready: Any, resident: int, sms: int) -> Sharing:
     for index, number in touched.items():
         alone[index] = fresh[index] / number
     joined = [np.concatenate([piece[k] for piece in adds]) if adds else np.zeros(0, np.int64) for k in range(3)]
-    return Sharing(alone, again, crowd, (joined[0], joined[1], joined[2]), followed, uneven)
+    return Sharing(alone, again, crowd, (joined[0], joined[1], joined[2]), followed, frozenset(added), uneven)
 
 
 __all__ = ["Sharing", "code_for", "follow", "sharing", "work_of"]

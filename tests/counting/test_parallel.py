@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -153,3 +154,25 @@ def test_catalogue(name, apart, monkeypatch):
     assert found[0][0] == found[1][0]
     for key, buffer in found[0][1].buffers.items():
         assert buffer.tobytes() == found[1][1].buffers[key].tobytes()
+
+
+def test_blocks_executed_beside_counted_ones_stay_in_one_process(
+    monkeypatch: pytest.MonkeyPatch, apart: dict[str, int]
+) -> None:
+    """An image that its tiles do not fill: the blocks at its edges are executed while others are counted."""
+    source = Path(__file__).parents[1] / "data" / "timed_kernels_more.cu"
+    kernel = gpusim.compile(source, arch="sm_90")["conv5x5"]
+    monkeypatch.setenv(parallel.WORKERS_VARIABLE, "3")
+    n = 300
+    args = [np.ones((n, n), np.float32), np.zeros((n, n), np.float32), np.int32(n), np.int32(n)]
+    counted = kernel.count((10, 19), (32, 8), args)
+    assert counted.metrics == kernel.launch((10, 19), (32, 8), args).metrics
+
+
+def test_what_a_process_did_not_expect_is_told(monkeypatch: pytest.MonkeyPatch, apart: dict[str, int]) -> None:
+    kernel = gpusim.compile(SOURCE)["independent"]
+    monkeypatch.setenv(parallel.WORKERS_VARIABLE, "3")
+    monkeypatch.setattr(parallel.Watch, "settle", lambda self: 1 / 0)
+    with pytest.raises(gpusim.ExecutionError, match=r"executed a part of the grid failed: ZeroDivisionError"):
+        args = [np.zeros(64 * 40, np.float32), np.zeros(64 * 40, np.float32), np.int32(64 * 40)]
+        kernel.launch(40, 64, args)
