@@ -18,7 +18,8 @@ class Compiled:
     """A program's block functions as code, to be bound to a launch's constants.
 
     ``slice``: of what counters need; ``live``: which registers may still be read, None where that is not known.
-    ``pace``: seconds that a block took in the latest launches, by threads a block and blocks a chunk.
+    ``pace``: seconds that a block took in the latest launches, by threads a block and blocks a chunk; ``conflicts``: of
+    which kinds launches turned out to need one process.
     """
 
     program: Program
@@ -28,6 +29,7 @@ class Compiled:
     slice: Slice | None = None
     live: Slice | None = None
     pace: dict[tuple[int, int], float] = field(default_factory=dict)
+    conflicts: set[tuple[int, int]] = field(default_factory=set)
 
 
 def compile_program(

@@ -242,12 +242,13 @@ class Engine:
                 progress(ends[position], total)
 
         with np.errstate(all="ignore"):
-            processes = min(self._processes(), len(pieces))
-            if processes > 1:
+            processes, kind = min(self._processes(), len(pieces)), (self.chunk.threads, self.chunk_blocks)
+            if processes > 1 and kind not in self.compiled.conflicts:
                 try:
                     self._run_shared(parallel.Sharing(self, pieces, processes), tell)
                     return
                 except parallel.Conflict:
+                    self.compiled.conflicts.add(kind)
                     self._begin_anew()
             for position, piece in enumerate(pieces):
                 self.run_chunk(piece)

@@ -221,7 +221,7 @@ class Sharing:
         pace = self.engine.compiled.pace.get(self._kind)
         if pace is None:
             return
-        expected = pace * self.engine.total_blocks
+        expected = pace * sum(map(len, self.pieces))
         if self._worth(expected):
             self.open = False
             self._share(len(self.pieces))

@@ -186,7 +186,10 @@ def _zero_sign(total: Array, a: Array, b: Array, mode: str) -> Array:
     """Rounding down, an exact sum of 0 of terms with different signs is -0."""
     if mode != "RM":
         return total
-    return np.where((total == 0) & (np.signbit(a) != np.signbit(b)), np.copysign(total, -1.0), total)
+    zero = total == 0
+    if not zero.any():
+        return total
+    return np.where(zero & (np.signbit(a) != np.signbit(b)), np.copysign(total, -1.0), total)
 
 
 def _directed_sum(a: Array, b: Array, mode: str) -> Array:
@@ -198,7 +201,9 @@ def _directed_sum(a: Array, b: Array, mode: str) -> Array:
     nearest = total.astype(f32)
     back = nearest.astype(f64)
     step = np.abs(back) > np.abs(total) if mode == "RZ" else back > total if mode == "RM" else back < total
-    same = (back == total) & np.isfinite(total) & (total != 0)
+    same = back == total
+    if same.any():
+        same &= np.isfinite(total) & (total != 0)
     if same.any():
         first, second = (np.broadcast_to(x, total.shape)[same] for x in (a, b))
         error = two_sum(first, second)[1]
