@@ -32,7 +32,7 @@ from gpusim.timing.predict import problem_milliseconds
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "tests" / "data"
 # kernels outside the catalogue: their source and, with h200_ before, their recorded times
-OTHERS = ("timed_kernels", "timed_kernels_more", "timed_kernels_third")
+OTHERS = ("timed_kernels", "timed_kernels_more", "timed_kernels_third", "timed_kernels_fourth")
 FITTED = {"access", "basic", "reduce", "transpose", "softmax"}  # families that constants were fitted on
 FILLING = {
     "access": 33554432, "banks": 33554432, "basic": 33554432, "histogram": 67108864, "matmul": 4096, "reduce": 67108864,

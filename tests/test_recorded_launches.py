@@ -26,7 +26,7 @@ DATA = Path(__file__).parent / "data"
 RECORDINGS = (
     "h200_catalogue", "h200_control", "h200_groups", "h200_flow", "h200_flow_more", "h200_flow_barriers",
     "h200_locks", "h200_calls", "h200_barriers", "h200_mbarrier", "h200_flow_held",
-    "h200_transfers", "h200_calibrate", "h200_unseen", "h200_unseen_more",
+    "h200_transfers", "h200_calibrate", "h200_unseen", "h200_unseen_more", "h200_unseen_fourth",
 )  # fmt: skip
 
 # The plain hardware counter of conflicts also sees arbitration between warps, a few events that change from run to run;

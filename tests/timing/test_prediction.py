@@ -95,7 +95,7 @@ def others(name: str) -> Iterator[tuple[dict[str, Any], gpusim.Kernel, list[Any]
         yield launch, module[launch["kernel"]], args, measured[launch["id"]]
 
 
-@pytest.mark.parametrize("name", ["timed_kernels", "timed_kernels_more", "timed_kernels_third"])
+@pytest.mark.parametrize("name", ["timed_kernels", "timed_kernels_more", "timed_kernels_third", "timed_kernels_fourth"])
 def test_kernels_that_nothing_was_fitted_on(name: str) -> None:
     errors = {}
     for launch, kernel, args, measured in others(name):
