@@ -311,7 +311,7 @@ class Engine:
             "lanes": list(self.block_lanes),
             "on": dict(self.chunk.predicated_on),
             "caveats": set(self.flow.caveats),
-            "listeners": [listener.part() for listener in self.listeners if hasattr(listener, "begin_part")],
+            "listeners": [each.part() for each in self.listeners if hasattr(each, "begin_part")],  # type: ignore[attr-defined]
         }
 
     def merge(self, part: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import combinations
 from pathlib import Path
@@ -84,23 +84,35 @@ def test_the_order_of_variants(family: str, how: str) -> None:
     assert decided > 20 and len(wrong) <= 0.05 * decided, wrong
 
 
-def others(name: str) -> Iterator[tuple[dict[str, Any], gpusim.Kernel, list[Any], dict[str, Any]]]:
-    """(launch, kernel, arguments, times) of recorded kernels outside the catalogue."""
+def others(
+    name: str, wanted: Callable[[dict[str, Any]], bool]
+) -> Iterator[tuple[dict[str, Any], gpusim.Kernel, list[Any], dict[str, Any]]]:
+    """(launch, kernel, arguments, times) of those recorded launches outside the catalogue that are wanted."""
     with gzip.open(DATA / f"h200_{name}.json.gz", "rt") as stream:
         content = json.load(stream)
     measured = {entry["id"]: entry for entry in content["times"]}
     module = gpusim.compile(str(DATA / f"{name}.cu"), arch="sm_90")
-    for launch in content["plan"]["launches"]:
+    for launch in filter(wanted, content["plan"]["launches"]):
         args = [np.dtype(a["scalar"]).type(a["value"]) if "scalar" in a else make_buffer(a) for a in launch["args"]]
         yield launch, module[launch["kernel"]], args, measured[launch["id"]]
 
 
-@pytest.mark.parametrize("name", ["timed_kernels", "timed_kernels_more", "timed_kernels_third", "timed_kernels_fourth"])
+def small(launch: dict[str, Any]) -> bool:
+    return launch["size"] <= 1 << 20 and launch["kernel"] != "nbody"  # which takes long
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("timed_kernels", marks=pytest.mark.exhaustive),
+        pytest.param("timed_kernels_more", marks=pytest.mark.exhaustive),
+        pytest.param("timed_kernels_third", marks=pytest.mark.exhaustive),
+        "timed_kernels_fourth",
+    ],
+)
 def test_kernels_that_nothing_was_fitted_on(name: str) -> None:
     errors = {}
-    for launch, kernel, args, measured in others(name):
-        if launch["size"] > 1 << 20 or launch["kernel"] == "nbody":  # takes long
-            continue
+    for launch, kernel, args, measured in others(name, small):
         one = kernel.predict(tuple(launch["grid"]), tuple(launch["block"]), args, launch["shared"])
         errors[launch["id"]] = one.milliseconds * 1e3 / measured["cold"]["median"] - 1
     assert len(errors) >= 16
@@ -120,9 +132,7 @@ def test_kernels_that_nothing_was_fitted_on(name: str) -> None:
     ],
 )
 def test_what_single_kernels_show(name: str, which: str, within: float) -> None:
-    for launch, kernel, args, measured in others(name):
-        if launch["id"] != which:
-            continue
+    for launch, kernel, args, measured in others(name, lambda launch: launch["id"] == which):
         for how in ("cold", "hot"):
             one = kernel.predict(tuple(launch["grid"]), tuple(launch["block"]), args, launch["shared"], cache=how)
             assert one.milliseconds * 1e3 == pytest.approx(measured[how]["median"], rel=within), how
