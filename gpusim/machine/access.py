@@ -83,14 +83,15 @@ class MemoryUnit:
         mask: Array | None,
         origin: Array | None = None,
         reading: Array | None = None,
-    ) -> None:
+    ) -> Access:
+        """Tell of an access, and return what was told."""
         chunk = self.chunk
-        self.listen(
-            Access(
-                index, op, space, addresses, mask, chunk.m, chunk.first_block, chunk.blocks, chunk.threads, origin,
-                reading, chunk.numbers,
-            )
+        event = Access(
+            index, op, space, addresses, mask, chunk.m, chunk.first_block, chunk.blocks, chunk.threads, origin, reading,
+            chunk.numbers,
         )  # fmt: skip
+        self.listen(event)
+        return event
 
     def _shared_event(self, index: int, op: MemoryOp, offsets: Array, mask: Array | None) -> None:
         """Tell of an access to shared memory, or only note that it happened again."""
@@ -99,12 +100,7 @@ class MemoryUnit:
             return
         known = self.again.get((index, id(offsets)))
         if known is None:
-            event = Access(
-                index, op, "shared", offsets, mask, None, self.chunk.first_block, self.chunk.blocks,
-                self.chunk.threads, None, None, self.chunk.numbers,
-            )  # fmt: skip
-            self.listen(event)
-            self.again[index, id(offsets)] = [event, 0]
+            self.again[index, id(offsets)] = [self._event(index, op, "shared", offsets, mask), 0]
         else:
             known[1] += 1
 

@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, product
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
@@ -216,7 +216,8 @@ def outer(chunk: Chunk, first: Sequence[Array], second: Sequence[Array], addends
     if c is None:
         c = _side_by_side(addends)
     if a is None or b is None or c is None:
-        return [fused_bits(x.view(f32), y.view(f32), z.view(f32)) for (y, x), z in _pairs(first, second, addends)]
+        pairs = zip(product(second, first), addends, strict=True)
+        return [fused_bits(x.view(f32), y.view(f32), z.view(f32)) for (y, x), z in pairs]
     c = c.reshape(len(second), len(first), *c.shape[1:])
     if Loops.fused is not None:
         bits = fused_bits(a[None], b[:, None], c)
@@ -228,10 +229,6 @@ def outer(chunk: Chunk, first: Sequence[Array], second: Sequence[Array], addends
         known.clear()
     known[id(rows[0])] = (rows, bits)
     return rows
-
-
-def _pairs(first: Sequence[Array], second: Sequence[Array], addends: Sequence[Array]) -> Any:
-    return zip(((y, x) for y in second for x in first), addends, strict=True)
 
 
 def _side_by_side(values: Sequence[Array]) -> Array | None:

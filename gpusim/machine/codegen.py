@@ -18,7 +18,18 @@ from typing import Any
 import numpy as np
 
 from gpusim.errors import UnsupportedError
-from gpusim.machine.batches import LEAST, MOST, Kind, Postponed, Waiting, compute, kind_of, outer, outer_products
+from gpusim.machine.batches import (
+    LEAST,
+    MOST,
+    REGISTER,
+    Kind,
+    Postponed,
+    Waiting,
+    compute,
+    kind_of,
+    outer,
+    outer_products,
+)
 from gpusim.machine.chunk import ALWAYS, NEVER, ZERO
 from gpusim.machine.outer import pair
 from gpusim.sass.form import Alu, ControlOp, Dest, MemoryOp, Semantics, Source, WarpOp
@@ -29,7 +40,6 @@ from gpusim.sass.slices import PREDICATE, UNIFORM, Slice, element, facts_of
 
 _VIEWS = {"u32": "", "i32": ".view(i32)", "f32": ".view(f32)", "u64": "", "i64": ".view(i64)", "f64": ".view(f64)"}
 _WIDE = ("u64", "i64", "f64")
-REGISTER = re.compile(r"\bU?R\[\d+\]")
 HALF = re.compile(r"(lo|hi)\(\w+\)")
 NAMED = re.compile(r"\((qU?R\d+_\d+) := (pair\([^()]*\))\)")
 NAME = re.compile(r"\bq(U?R\d+)_(\d+)\b")

@@ -242,13 +242,13 @@ class Engine:
                 progress(ends[position], total)
 
         with np.errstate(all="ignore"):
-            processes, kind = min(self._processes(), len(pieces)), (self.chunk.threads, self.chunk_blocks)
-            if processes > 1 and kind not in self.compiled.conflicts:
+            processes = min(self._processes(), len(pieces))
+            if processes > 1 and self.kind not in self.compiled.conflicts:
                 try:
                     self._run_shared(parallel.Sharing(self, pieces, processes), tell)
                     return
                 except parallel.Conflict:
-                    self.compiled.conflicts.add(kind)
+                    self.compiled.conflicts.add(self.kind)
                     self._begin_anew()
             for position, piece in enumerate(pieces):
                 self.run_chunk(piece)
@@ -278,6 +278,11 @@ class Engine:
         self.runtime.end_chunk()
 
     # -- parts of a grid ---------------------------------------------------------------------------------------------
+    @property
+    def kind(self) -> tuple[int, int]:
+        """What launches have in common whose blocks are taken to need about the same time: threads, blocks a chunk."""
+        return self.chunk.threads, self.chunk_blocks
+
     def _processes(self) -> int:
         """How many processes may share the launch."""
         if not all(hasattr(listener, "begin_part") for listener in self.listeners):

@@ -76,6 +76,7 @@ class Packed:
         self.R, self.UR, self.P, self.UP = self.files
         self.lane_count = 0
         self._mask: Array | None = None
+        self._shape = (0, 0)
         self._lanes: Array = np.zeros(0, np.int64)
         self._columns: Array | None = None
         self._rows: Array | None = None
@@ -88,7 +89,7 @@ class Packed:
     def run(self, touched: Touched, function: Callable[..., None]) -> None:
         """Execute a block for the executing lanes."""
         chunk = self.chunk
-        if chunk.m is not self._mask:
+        if chunk.m is not self._mask or chunk.shape != self._shape:
             self._take_lanes()
         files = (chunk.R, chunk.UR, chunk.P, chunk.UP)
         for file, k in touched.written:
@@ -112,7 +113,7 @@ class Packed:
     def _take_lanes(self) -> None:
         chunk = self.chunk
         assert chunk.m is not None
-        self._mask = chunk.m
+        self._mask, self._shape = chunk.m, chunk.shape
         self._lanes = np.flatnonzero(np.broadcast_to(chunk.m, chunk.shape))
         self._columns = self._rows = None
         self.lane_count = len(self._lanes)

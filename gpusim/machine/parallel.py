@@ -218,7 +218,7 @@ class Sharing:
 
     def begin(self) -> None:
         """Share the launch at once, if one like it was there before and what it took is worth it, else not soon."""
-        pace = self.engine.compiled.pace.get(self._kind)
+        pace = self.engine.compiled.pace.get(self.engine.kind)
         if pace is None:
             return
         expected = pace * sum(map(len, self.pieces))
@@ -251,14 +251,10 @@ class Sharing:
             self.watches.append(Watch(self.engine.device, self.watches[0].written))
             self.children.append(_start(self.engine, self.pieces[first:end], self.watches[0], self.watches[-1]))
 
-    @property
-    def _kind(self) -> tuple[int, int]:
-        return self.engine.chunk.threads, self.engine.chunk_blocks
-
     def finish(self) -> None:
         """Take over the processes' counters.  Raises Conflict, or the first error in order of the blocks."""
         done = sum(len(piece) for piece in self.pieces[: self.position])
-        self.engine.compiled.pace[self._kind] = (time.perf_counter() - self.started) / max(1, done)
+        self.engine.compiled.pace[self.engine.kind] = (time.perf_counter() - self.started) / max(1, done)
         for watch in self.watches[1:]:
             process, stream = self.children.pop(0)
             with os.fdopen(stream, "rb") as pipe:

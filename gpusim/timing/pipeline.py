@@ -17,7 +17,7 @@ from gpusim.machine.limits import Occupancy, occupancy
 from gpusim.timing import core
 from gpusim.timing.codes import codes_of
 from gpusim.timing.model import SLOT_SIZES, Model
-from gpusim.timing.streams import Streams
+from gpusim.timing.streams import Records, Streams
 from gpusim.timing.tracing import Sharing, follow, sharing, work_of
 
 Array = np.ndarray[Any, Any]
@@ -167,6 +167,12 @@ def follow_launch(ready: Any, sms: int) -> Followed:
     )  # fmt: skip
 
 
+def _lines_of(records: Records, some: Array) -> Array:
+    """Where the lines of some records lie in ``records.lines``, one record's after the other's."""
+    count = records.count[some]
+    return np.repeat(records.first[some] - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
+
+
 def adds_of(seen: Followed) -> tuple[Array, Array, Array]:
     """(line, sectors of it, passes) of global atomics' requests.
 
@@ -184,8 +190,7 @@ def adds_of(seen: Followed) -> tuple[Array, Array, Array]:
     mine = mine[records.space[mine] == 1]
     if not len(mine):
         return known
-    count = records.count[mine]
-    place = np.repeat(records.first[mine] - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
+    place = _lines_of(records, mine)
     sectors = np.bitwise_count(records.sectors[place].astype(np.uint8)).astype(np.int64)
     more = records.lines[place].astype(np.int64), sectors, records.passes[place].astype(np.int64)
     joined = [np.concatenate(pair) for pair in zip(known, more, strict=True)]
@@ -302,10 +307,9 @@ def memory_of(seen: Followed, profile: Model, share: float, active: int, cache: 
     block = np.repeat(streams.block, np.diff(streams.start))[used][there]
     for index in np.unique(op):
         mine = record[op == index]
-        take = np.repeat(r.first[mine], r.count[mine])
-        offset = np.arange(len(take)) - np.repeat(np.cumsum(r.count[mine]) - r.count[mine], r.count[mine])
-        lone[index] = _lone(r.lines[take + offset], np.repeat(block[op == index], r.count[mine]))
-        lines = r.lines[take + offset] * 16 + r.sectors[take + offset]
+        place = _lines_of(r, mine)
+        lone[index] = _lone(r.lines[place], np.repeat(block[op == index], r.count[mine]))
+        lines = r.lines[place] * 16 + r.sectors[place]
         distinct = np.unique(lines)
         distinct = distinct[~np.isin(distinct, known)]
         known = np.union1d(known, distinct)
