@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ COPY_CAVEAT = (
     "wavefronts of asynchronous copies (LDGSTS through L1) are a lower bound here: lanes conflict both where they read "
     "and where they write"
 )
+KEYED = 4096  # addresses of a chunk up to which accesses are compared as they are, as measured
 ALL_LANES: Array = np.ones((1, 1), bool)
 
 FIELDS = (
@@ -59,6 +61,14 @@ class Counted:
     conflicts: int = 0
     copy_sectors: int = 0
     atomic_passes: int = 0
+
+
+@lru_cache(maxsize=8)
+def _all_lanes(rows: int) -> Array:
+    """The mask of so many warps of which all lanes take part; do not change it."""
+    lanes: Array = np.ones((rows, 32), bool)
+    lanes.setflags(write=False)
+    return lanes
 
 
 def _totals(parts: list[tuple[Counted, int]]) -> list[tuple[str, int]]:
@@ -160,6 +170,20 @@ def _local_sectors(addresses: Array, mask: Array, width: int) -> Array:
     return total
 
 
+@dataclass(slots=True)
+class _Seen:
+    """An access that may happen again: what it adds, and how many times it is to be added yet.
+
+    ``places``: kept so that its id, or those of its parts, stay its own.
+    """
+
+    index: int
+    space: str
+    amounts: list[tuple[str, int]]
+    places: Any
+    times: int = 0
+
+
 class Collector:
     """Per-instruction counters of a launch, by instruction index."""
 
@@ -168,31 +192,82 @@ class Collector:
     def __init__(self, program: Program) -> None:
         self.program = program
         count = len(program.instructions)
-        self.fields: dict[str, Array] = {name: np.zeros(count, np.int64) for name in FIELDS}
-        # what went where: a generic instruction may count in several spaces
-        self.by_space: dict[str, dict[str, Array]] = {}
+        self._fields: dict[str, Array] = {name: np.zeros(count, np.int64) for name in FIELDS}
+        self._by_space: dict[str, dict[str, Array]] = {}
         self._cache: dict[tuple[Any, ...], Counted] = {}
         self._kinds: dict[tuple[int, str], int] = {}
         self._numbers: dict[tuple[Any, ...], int] = {}
-        self._recent: dict[tuple[Any, ...], tuple[list[tuple[str, int]], Any]] = {}
+        self._recent: dict[tuple[Any, ...], _Seen] = {}
+        self._alike: dict[tuple[Any, ...], list[tuple[str, int]]] = {}
         self.caveats: set[str] = set()  # sentences on counts that are not certain
 
+    @property
+    def fields(self) -> dict[str, Array]:
+        """Counters by name, each an int64 array by instruction."""
+        self._settle()
+        return self._fields
+
+    @property
+    def by_space(self) -> dict[str, dict[str, Array]]:
+        """The same by the space that accesses went to, of which a generic instruction may have several."""
+        self._settle()
+        return self._by_space
+
     def access(self, event: Access, again: int = 1) -> None:
-        """Count an access; ``again``: how many times it happens."""
-        fields, index = self.fields, event.index
-        space = self.by_space.get(event.space)
-        if space is None:
-            space = self.by_space[event.space] = {name: np.zeros_like(fields["requests"]) for name in FIELDS}
-        for name, amount in self._amounts(event):
-            fields[name][index] += amount * again
-            space[name][index] += amount * again
+        """Count an access; ``again``: how many times it happens.
+
+        What it adds is known already where the last ones were the same: loops come back to the same addresses.
+        """
+        key = self._key(event)
+        if key is None:
+            self._add(event.index, event.space, _totals(self._counted(event)), again)
+            return
+        seen = self._recent.get(key)
+        if seen is None:
+            if len(self._recent) >= 1024:
+                self._settle()
+                self._recent.clear()
+            seen = self._recent[key] = self._see(event)
+        seen.times += again
+
+    def _see(self, event: Access) -> _Seen:
+        """What a new access adds: the same as one that differs by whole lines."""
+        places = event.places
+        amounts = None
+        if isinstance(places, Outer) or len(places) > 1:
+            kept = None if isinstance(places, np.ndarray) else places
+        else:
+            kept, mask = places, event.mask
+            near = ((places - (int(places.min()) & -LINE_BYTES)).tobytes(), None if mask is None else mask.tobytes())
+            key = (*near, event.index, event.space, event.blocks, event.threads)
+            amounts = self._alike.get(key)
+            if amounts is None:
+                if len(self._alike) >= 1024:
+                    self._alike.clear()
+                amounts = self._alike[key] = _totals(self._counted(event))
+        return _Seen(event.index, event.space, amounts or _totals(self._counted(event)), kept)
+
+    def _settle(self) -> None:
+        """Add what was seen again."""
+        for seen in self._recent.values():
+            if seen.times:
+                self._add(seen.index, seen.space, seen.amounts, seen.times)
+                seen.times = 0
+
+    def _add(self, index: int, space: str, amounts: list[tuple[str, int]], times: int) -> None:
+        columns = self._by_space.get(space)
+        if columns is None:
+            columns = self._by_space[space] = {name: np.zeros_like(self._fields[name]) for name in FIELDS}
+        for name, amount in amounts:
+            self._fields[name][index] += amount * times
+            columns[name][index] += amount * times
 
     # -- parts of a grid that are counted apart ----------------------------------------------------------------------
     def begin_part(self) -> None:
         """Start from zero."""
         for column in self.fields.values():
             column[:] = 0
-        self.by_space.clear()
+        self._by_space.clear()
         self.caveats.clear()
 
     def part(self) -> tuple[Any, ...]:
@@ -203,36 +278,29 @@ class Collector:
         """Add what another collector counted."""
         fields, by_space, caveats = part
         for name, column in fields.items():
-            self.fields[name] += column
+            self._fields[name] += column
         for space, columns in by_space.items():
-            known = self.by_space.setdefault(space, {name: np.zeros_like(column) for name, column in columns.items()})
+            known = self._by_space.setdefault(space, {name: np.zeros_like(column) for name, column in columns.items()})
             for name, column in columns.items():
                 known[name] += column
         self.caveats |= caveats
 
-    def _amounts(self, event: Access) -> list[tuple[str, int]]:
-        """What an access adds to which counters.
-
-        It is known already where the last ones were the same: loops come back to the same addresses.
-        """
+    @staticmethod
+    def _key(event: Access) -> tuple[Any, ...] | None:
+        """What tells accesses apart that count differently; None where it is not worth finding out."""
         places, mask = event.places, event.mask
         if event.origin is not None or (mask is not None and mask.shape[0] > 1):
-            return _totals(self._counted(event))
+            return None
         key: tuple[Any, ...]
         if isinstance(places, Outer):
             key = places.within(LINE_BYTES)
         elif places.shape[0] == 1:
             key = (places.tobytes(),) if places.flags.writeable else (id(places),)
+        elif places.size <= KEYED:  # only places within a line matter
+            key = ((places - (int(places.min()) & -LINE_BYTES)).tobytes(),)
         else:
-            return _totals(self._counted(event))
-        key += (event.index, event.space, event.blocks, event.threads, None if mask is None else mask.tobytes())
-        known = self._recent.get(key)
-        if known is None:
-            if len(self._recent) >= 1024:
-                self._recent.clear()
-            # the parts are kept, so that their ids stay their own
-            known = self._recent[key] = (_totals(self._counted(event)), places)
-        return known[0]
+            return None
+        return (*key, event.index, event.space, event.blocks, event.threads, None if mask is None else mask.tobytes())
 
     def _counted(self, event: Access) -> list[tuple[Counted, int]]:
         """Counters of the event's warps and how often to take them: blocks that repeat a pattern are counted once."""
@@ -244,13 +312,17 @@ class Collector:
         addresses = event.addresses
         rows = max(addresses.shape[0], mask.shape[0])
         if rows > 1 and (mask.shape[0] == 1 or bool((mask == mask[:1]).all())):
-            wide = np.broadcast_to(addresses, (rows, event.threads))
-            patterns = self._repeated(wide, np.broadcast_to(mask[:1], (1, event.threads))[0])
+            shape = (rows, event.threads)
+            wide = addresses if addresses.shape == shape else np.broadcast_to(addresses, shape)
+            patterns = self._repeated(wide, None if event.mask is None else np.broadcast_to(mask[:1], (1, shape[1]))[0])
             if patterns is not None:
                 again = event.blocks // rows
                 return [(self._once(event, where, lanes), times * again) for where, lanes, times in patterns]
         addresses = np.broadcast_to(addresses, (rows, event.threads)).reshape(-1, 32)
-        masks = np.broadcast_to(mask, (rows, event.threads)).reshape(-1, 32)
+        if event.mask is None:
+            masks = _all_lanes(len(addresses))
+        else:
+            masks = np.broadcast_to(mask, (rows, event.threads)).reshape(-1, 32)
         if event.mask is not None and rows > 1:
             issued = masks.any(axis=1)
             addresses, masks = addresses[issued], masks[issued]
@@ -290,16 +362,20 @@ class Collector:
         return count_copy(event.op, rows[0], rows[1], rows[2], rows[3], guarded), repeat
 
     @staticmethod
-    def _repeated(addresses: Array, lanes: Array) -> list[tuple[Array, Array, int]] | None:
+    def _repeated(addresses: Array, lanes: Array | None) -> list[tuple[Array, Array, int]] | None:
         """The distinct patterns of blocks that access the same offsets from their first lane's address, else None.
 
-        ``addresses`` (blocks, threads), ``lanes`` (threads,) bool.  Each pattern is the rows (warps, 32) of one block,
+        ``addresses`` (blocks, threads), ``lanes`` (threads,) bool, None for all.  Each pattern is the rows (warps, 32) of one block,
         their mask, and how many blocks have it: only the first address modulo a 128-byte line tells blocks apart.
         """
-        first = int(lanes.argmax())
-        starts = addresses[:, first]
-        everyone = bool(lanes.all())
+        everyone = lanes is None or bool(lanes.all())
+        if lanes is None:
+            lanes = _all_lanes(addresses.shape[1] // 32).reshape(-1)
+        starts = addresses[:, int(lanes.argmax())]
         taking = addresses if everyone else addresses[:, lanes]
+        last = taking[:, -1] - starts
+        if not bool((last == last[0]).all()):
+            return None
         relative = taking - starts[:, None]
         if not bool((relative == relative[:1]).all()):
             return None
@@ -344,7 +420,7 @@ class Collector:
         return found
 
     def branch(self, event: Branch) -> None:
-        fields, index = self.fields, event.index
+        fields, index = self._fields, event.index
         fields["branches"][index] += event.warps
         fields["branch_targets"][index] += event.targets
         fields["divergent"][index] += event.divergent

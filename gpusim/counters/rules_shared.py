@@ -40,6 +40,9 @@ UIntArray = npt.NDArray[np.uint64]
 BoolArray = npt.NDArray[np.bool_]
 
 WIDTHS = (1, 2, 4, 8, 16)
+# rows from which units are noted, and different units a bank up to which, as measured
+MANY_ROWS, MOST_FILLS = 64, 16
+CACHE_LINE = 64  # bytes, of the processor that runs this
 
 # Operations of ATOMS that read, modify and write a word in one pass, lane after lane within a bank.
 _ONE_PASS_ATOMICS = frozenset({"add", "min", "max", "and", "or", "xor", "inc", "dec", "exch"})
@@ -61,7 +64,8 @@ def _checked(addresses: npt.ArrayLike, active: npt.ArrayLike) -> tuple[UIntArray
         raise ValueError(
             f"addresses and active must both be (n, {WARP_LANES}), not {address_array.shape} and {active_array.shape}"
         )
-    return address_array.astype(np.uint64), active_array
+    same = address_array.dtype.kind in "iu" and address_array.itemsize == 8
+    return address_array.view(np.uint64) if same else address_array.astype(np.uint64), active_array
 
 
 def _units(addresses: UIntArray, unit_bytes: int) -> UIntArray:
@@ -82,12 +86,39 @@ def _bank_maximum(banks: npt.NDArray[np.integer], counted: BoolArray, bank_count
     return filled.reshape(rows, bank_count).max(axis=1, initial=0).astype(np.int64)
 
 
+def _degrees_of_near(units: UIntArray, active: BoolArray, bank_count: int) -> IntArray | None:
+    """The same by noting which units each row has; None for units that lie far apart."""
+    everyone = bool(active.all())
+    wanted = units if everyone else units[active]
+    if not wanted.size:
+        return np.zeros(len(units), np.int64)
+    first = int(wanted.min()) // bank_count * bank_count
+    fills = (int(wanted.max()) - first) // bank_count + 1  # of all banks
+    if fills > MOST_FILLS:
+        return None
+    rows = len(units)
+    pitch = ((rows + CACHE_LINE - 1) // CACHE_LINE | 1) * CACHE_LINE  # so that a row's units meet in no set of the cache
+    size = fills * bank_count * pitch
+    place = units.view(np.int64) * pitch
+    place += np.arange(-first * pitch, rows - first * pitch)[:, None]
+    if not everyone:
+        place[~active] = size
+    noted = np.zeros(size + 1, np.bool_)
+    noted[place] = True
+    degrees = noted[:size].view(np.uint8).reshape(fills, bank_count, pitch).sum(axis=0, dtype=np.uint8).max(axis=0)
+    return degrees[:rows].astype(np.int64)
+
+
 def _degrees(units: UIntArray, active: BoolArray, bank_count: int) -> IntArray:
     """Most different units in any one bank. units: (m, k), a unit is one lane's aligned access; result (m,)."""
     if Loops.degrees is not None:
         found = np.empty(len(units), np.int64)
         Loops.degrees(np.ascontiguousarray(units), np.ascontiguousarray(active), bank_count, found)
         return found
+    if len(units) >= MANY_ROWS:
+        noted = _degrees_of_near(units, active, bank_count)
+        if noted is not None:
+            return noted
     ordered = np.sort(_fill_inactive(units, active), axis=1)
     fresh = np.ones(ordered.shape, dtype=np.bool_)
     np.not_equal(ordered[:, 1:], ordered[:, :-1], out=fresh[:, 1:])

@@ -138,7 +138,7 @@ class Outer(np.lib.mixins.NDArrayOperatorsMixin):
         return function(*_plain(args), **{name: _plain(value) for name, value in kwargs.items()})
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        if any(isinstance(x, Outer) for x in options.get("out", ())):
+        if options and any(isinstance(x, Outer) for x in options.get("out", ())):
             del options["out"]  # x += y, where x may stay what it is
         if method == "__call__" and not options:
             rule = _RULES.get(ufunc)
@@ -151,6 +151,12 @@ class Outer(np.lib.mixins.NDArrayOperatorsMixin):
             if found is not None:
                 return found
         return getattr(ufunc, method)(*(x.full if isinstance(x, Outer) else x for x in inputs), **options)
+
+    def further(self, distance: int) -> Outer:
+        """The sums with a number that is the same for all."""
+        size = 1 << bits_of(self.dtype)
+        c = ((self.c + distance + (size >> 1)) & (size - 1)) - (size >> 1)
+        return Outer(self.dtype, c, self.rows, self.columns)
 
     # -- as addresses ----------------------------------------------------------------------------------------------
     def within(self, size: int) -> tuple[Any, ...]:
@@ -305,6 +311,8 @@ def _small(value: Any) -> Any:
 
 def _adder(sign: int) -> Callable[[Any, Any], Any]:
     def rule(a: Any, b: Any) -> Any:
+        if type(b) is np.ndarray and b.size == 1 and b.dtype is a.dtype:
+            return _small(a.further(sign * int(b.item())))
         kind = _kind(a, b)
         if kind is None:
             return None
