@@ -15,6 +15,7 @@ from gpusim.machine.chunk import Chunk
 from gpusim.machine.events import Access
 from gpusim.machine.memory import DeviceMemory
 from gpusim.machine.outer import Outer, plain, words_of
+from gpusim.machine.places import LoadGroup, SharedPlaces
 from gpusim.sass.form import MemoryOp
 from gpusim.sass.numeric import progression
 
@@ -68,12 +69,17 @@ class MemoryUnit:
         self.shared_start = shared_start
         self.listen, self.describe = listen, describe
         self.base = u64(device.base)
-        self._right_shared: dict[tuple[bytes, int], Array] = {}  # by address and width
+        self.places = SharedPlaces(chunk)
         # accesses to shared memory by instruction and offsets, and how many more times they happened
         self.again: dict[tuple[int, int], list[Any]] | None = None
         self.sums: Array | None = None  # where to add instead of in device memory, words at the same places
 
     # -- common ----------------------------------------------------------------------------------------------------
+    def begin(self, repeats: bool) -> None:
+        """The chunk has been started; ``repeats``: listeners can be told how many times something happened."""
+        self.again = {} if repeats else None
+        self.places.begin()
+
     def _event(
         self,
         index: int,
@@ -179,27 +185,24 @@ class MemoryUnit:
 
         Those that all blocks share are checked once: loops come back to them.
         """
-        key = (addresses.tobytes(), width) if mask is None and addresses.shape[0] == 1 else None
-        if key is not None and (known := self._right_shared.get(key)) is not None:
-            return known
+        if mask is None and addresses.shape[0] == 1:
+            return self.places.checked(addresses, width, lambda: self._check_shared(index, addresses, None, width))
+        return self._check_shared(index, addresses, mask, width)
+
+    def _check_shared(self, index: int, addresses: Array, mask: Array | None, width: int) -> Array:
         offsets = addresses.astype(i64)
         if mask is not None:
-            offsets = np.where(mask, offsets, self.shared_start)
-        if width > 1 and int(np.bitwise_or.reduce(offsets, axis=None)) & (width - 1):
+            addresses = offsets = np.where(mask, offsets, self.shared_start)
+        if width > 1 and int(np.bitwise_or.reduce(addresses, axis=None)) & (width - 1):
             bad = ((offsets & (width - 1)) != 0) & self._exact(mask)
-            raise self._fault(index, f"misaligned {width}-byte access", bad, addresses, "shared")
-        if offsets.min() < self.shared_start or offsets.max() + width > self.chunk.shared_bytes:
+            raise self._fault(index, f"misaligned {width}-byte access", bad, offsets, "shared")
+        if addresses.min() < self.shared_start or int(addresses.max()) + width > self.chunk.shared_bytes:
             outside = (offsets < self.shared_start) | (offsets + width > self.chunk.shared_bytes)
             outside = outside & self._exact(mask)
             if outside.any():
                 raise self._fault(
-                    index, f"{width}-byte access outside the block's shared memory", outside, addresses, "shared"
+                    index, f"{width}-byte access outside the block's shared memory", outside, offsets, "shared"
                 )
-        if key is not None:
-            if len(self._right_shared) >= 1024:
-                self._right_shared.clear()
-            offsets.setflags(write=False)
-            self._right_shared[key] = offsets
         return offsets
 
     # -- loads and stores ------------------------------------------------------------------------------------------
@@ -239,7 +242,8 @@ class MemoryUnit:
             return (found,) if op.width == 4 else words_of(found)
         address = plain(address)
         offsets = self._checked_global(index, address, mask, op.width)
-        self._event(index, op, "global", offsets + self.device.base, mask)
+        same = mask is None and address.dtype == u64
+        self._event(index, op, "global", address.view(i64) if same else offsets + self.device.base, mask)
         if op.width < 4:
             return (_narrow(np.take(self._table(op.width), offsets >> (op.width - 1)), op.width, op.signed),)
         if op.width == 4:
@@ -250,15 +254,31 @@ class MemoryUnit:
         offsets = self._checked_shared(index, address, mask, op.width)
         self._shared_event(index, op, offsets, mask)
         view: Any = {1: np.uint8, 2: np.uint16, 4: u32}.get(op.width, f"V{op.width}")
-        units = offsets >> (op.width.bit_length() - 1)
-        if units.shape[0] == 1:
-            found = self.chunk.shared.view(view).take(units[0], axis=1)
+        shift = op.width.bit_length() - 1
+        if offsets.shape[0] == 1:
+            found = self.chunk.shared.view(view).take(offsets[0] >> shift, axis=1)
         else:
-            flat = self.chunk.shared_flat.view(view)
-            found = flat.take(units + (self.chunk.shared_rows >> (op.width.bit_length() - 1)))
+            found = self.chunk.shared_flat.view(view).take((offsets + self.chunk.shared_rows) >> shift)
         if op.width < 4:
             return (_narrow(found, op.width, op.signed),)
         return (found,) if op.width == 4 else words_of(found)
+
+    def load_group(self, group: LoadGroup, bases: Sequence[Any], mask: Array | None) -> Sequence[Array]:
+        """Words of several loads from shared memory; ``bases``: the addresses that they start from."""
+        addresses = [plain(base) for base in bases]
+        known = None
+        if mask is None:
+            known = self.places.of_group(
+                group, addresses, lambda index, op, place: self._checked_shared(index, place, None, op.width)
+            )
+        if known is None:
+            found: list[Array] = []
+            for index, op, base, offset in zip(group.indices, group.ops, group.bases, group.offsets, strict=True):
+                found.extend(self._load_shared(index, op, addresses[base] + offset, mask))
+            return found
+        for index, op, offsets in zip(group.indices, group.ops, known.offsets, strict=True):
+            self._shared_event(index, op, offsets, None)
+        return known.load(self.chunk)
 
     def _local_units(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> Array:
         offsets = address.astype(i64)
@@ -318,21 +338,32 @@ class MemoryUnit:
             offsets = self._checked_shared(index, address, mask, op.width)
             self._shared_event(index, op, offsets, mask)
             target = self.chunk.shared_flat
+            if mask is None:
+                self._put(target, self.places.units(offsets, min(op.width, 4).bit_length() - 1), op.width, values)
+                return
             offsets = offsets + self.chunk.shared_rows
         self._write(target, offsets, op.width, mask, values)
 
     def _write(self, target: Array, offsets: Array, width: int, mask: Array | None, values: tuple[Array, ...]) -> None:
-        kinds: dict[int, Any] = {1: np.uint8, 2: np.uint16}
-        kind = kinds.get(width, u32)
-        memory, shift = target.view(kind), min(width, 4).bit_length() - 1
+        """Write lanes' words at byte offsets."""
+        shift = min(width, 4).bit_length() - 1
         if mask is None:
-            shape = np.broadcast_shapes(offsets.shape, *(value.shape for value in values))
-            units, flat = np.broadcast_to(offsets >> shift, shape), list(values)
+            self._put(target, offsets >> shift, width, values)
         else:
             _, (chosen, *flat) = _join(mask, offsets, *values)
-            units = chosen >> shift
-        for k, value in enumerate(flat):
-            memory[units + k if k else units] = value.astype(kind) if width < 4 else value
+            self._put(target, chosen >> shift, width, flat)
+
+    @staticmethod
+    def _put(target: Array, units: Array, width: int, values: Sequence[Array]) -> None:
+        """Write words, or one byte or halfword, from these element numbers on."""
+        kinds: dict[int, Any] = {1: np.uint8, 2: np.uint16}
+        kind = kinds.get(width, u32)
+        memory = target.view(kind)
+        for k, value in enumerate(values):
+            where = units + k if k else units
+            if any(one < other for one, other in zip(where.shape, value.shape, strict=True)):
+                where = np.broadcast_to(where, np.broadcast_shapes(where.shape, value.shape))
+            memory[where] = value.astype(kind) if width < 4 else value
 
     def _store_local(
         self, index: int, op: MemoryOp, address: Array, mask: Array | None, values: tuple[Array, ...]
@@ -451,13 +482,14 @@ class MemoryUnit:
         else:
             raise ExecutionError(f"an atomic operation on local memory, {self.describe(index)}")
         shape = (self.chunk.blocks, self.chunk.threads)
-        chosen = np.broadcast_to(self._exact(mask), shape)
+        chosen = np.ones(shape, bool) if mask is None else np.broadcast_to(mask, shape)
         if op.atomic == "cast":
             rows = np.broadcast_to(offsets - self.chunk.shared_rows, shape).reshape(-1, 32)
-            chosen = cast_spin_winners(rows, chosen.reshape(-1, 32), op.width).reshape(shape)
-        lanes_of = [np.broadcast_to(v, shape)[chosen] for v in (offsets, *values)]
+            mask = chosen = cast_spin_winners(rows, chosen.reshape(-1, 32), op.width).reshape(shape)
+        wide = [v if v.shape == shape else np.broadcast_to(v, shape) for v in (offsets, *values)]
+        lanes_of = [v.reshape(-1) if mask is None else v[chosen] for v in wide]
         kind: Any = u32 if op.width == 4 else u64
-        where = lanes_of[0] // op.width
+        where = lanes_of[0] >> (op.width.bit_length() - 1)
         words = lanes_of[1:]
         if op.vector > 1:
             wants = op.dest is not None and not op.dest.is_sink

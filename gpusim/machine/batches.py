@@ -22,7 +22,7 @@ import numpy as np
 
 from gpusim.native import Loops
 from gpusim.sass.form import Alu
-from gpusim.sass.numeric import f32, f64, fused_bits, fused_sum, u32
+from gpusim.sass.numeric import f32, f64, fused_bits, fused_sum, scratch, u32
 from gpusim.sass.program import Program
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def outer(chunk: Chunk, first: Sequence[Array], second: Sequence[Array], addends
     if Loops.fused is not None:
         bits = fused_bits(a[None], b[:, None], c)
     else:
-        bits = _product(chunk, a.astype(f64)[None], b.astype(f64)[:, None], c)
+        bits = _product(a.astype(f64)[None], b.astype(f64)[:, None], c)
     rows: list[Array] = list(bits.reshape(-1, *bits.shape[2:]))
     known = chunk.rows
     if len(known) >= REMEMBERED:
@@ -248,17 +248,15 @@ def _known_rows(chunk: Chunk, values: Sequence[Array]) -> Array | None:
     return known[1].view(f32).reshape(-1, *values[0].shape)
 
 
-def _product(chunk: Chunk, a: Array, b: Array, c: Array) -> Array:
+def _product(a: Array, b: Array, c: Array) -> Array:
     """Bits of the outer product of a (1, i, ...) and b (j, 1, ...), both float64, plus c, in pieces along j."""
     shape = (len(b), a.shape[1], *(max(sizes) for sizes in zip(a.shape[2:], b.shape[2:], c.shape[2:], strict=True)))
     row = math.prod(shape[1:])
     step = max(1, min(shape[0], PRODUCTS // row))
-    if chunk.scratch is None or chunk.scratch[0].size < step * row:
-        chunk.scratch = (np.empty(step * row), np.empty(step * row), np.empty(step * row, u32))
     bits = np.empty(shape, u32)
     for low in range(0, shape[0], step):
         high = min(low + step, shape[0])
-        product, total, word = (x[: (high - low) * row].reshape(high - low, *shape[1:]) for x in chunk.scratch)
+        product, total, word = scratch.take((high - low, *shape[1:]))
         np.multiply(b[low:high], a, out=product)
         fused_sum(product, c[low:high], (total, word, bits[low:high]))
     return bits

@@ -14,6 +14,7 @@ Array = np.ndarray[Any, Any]
 u32 = np.uint32
 NOWHERE = np.int32(1 << 30)  # an address that no lane stands at
 MOST_PLACES = 16  # addresses at which lanes wait up to which it is worked out what they may read
+PLAIN = 4096
 ELEMENTS = 1024  # more than there are registers and predicates
 ZERO: Array = np.zeros((1, 1), u32)
 NEVER: Array = np.zeros((1, 1), bool)
@@ -49,7 +50,6 @@ class Chunk:
         self.first_block = 0
         self.shape = (0, self.threads)
         self.rows: dict[int, tuple[list[Array], Array]] = {}  # by id of the first: arrays that are the rows of another
-        self.scratch: tuple[Array, Array, Array] | None = None  # float64, float64, uint32: to be overwritten
         self.numbers: Array = np.zeros(1, np.int64)
         self.ticks = 0
         self.news = 0  # changes of asynchronous barriers
@@ -57,6 +57,9 @@ class Chunk:
         self._thread_special = self._thread_registers(thread)
         self.special: dict[str, Array] = {}
         self.predicated_on: dict[int, int] = {}
+        self._hook()
+
+    def _hook(self) -> None:
         # (bank, offset, base) -> words of a constant bank at run-time addresses; set by the engine
         self.constant_load: Callable[[int, int, Array], Array] = lambda bank, offset, base: ZERO
         # elements live before the instruction at an address, and where each lane stands; set by the engine
@@ -89,7 +92,7 @@ class Chunk:
         for axis, values in parts.items():
             words = values.astype(u32)[:, None]
             same = bool((words == words[0, 0]).all())
-            words = words[:1].copy() if same else by_block(words)
+            words = words[:1].copy() if same else (words if blocks * self.threads <= PLAIN else by_block(words))
             self.special[f"SR_CTAID.{axis}"] = words
         del self.special["SR_NTID"]
         for file in (self.R, self.UR):
@@ -106,6 +109,12 @@ class Chunk:
         if self.threads != self.block_threads:
             self.alive = (np.arange(self.threads) < self.block_threads)[None]
         self.set_active(self.alive)
+
+    def let_go(self) -> None:
+        """Give back the arrays of the last blocks, and what refers to the engine."""
+        self._hook()
+        self.start(np.zeros(1, np.int64))
+        self.shared = self.shared_flat = np.zeros((1, 0), np.uint8)
 
     @property
     def local(self) -> Array:

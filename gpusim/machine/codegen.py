@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -32,6 +33,7 @@ from gpusim.machine.batches import (
 )
 from gpusim.machine.chunk import ALWAYS, NEVER, ZERO
 from gpusim.machine.outer import pair
+from gpusim.machine.places import LoadGroup
 from gpusim.sass.form import Alu, ControlOp, Dest, MemoryOp, Semantics, Source, WarpOp
 from gpusim.sass.numeric import SIGN32, fused_bits, high_word, low_word, select
 from gpusim.sass.operands import Address, Constant, Immediate, Predicate, Register
@@ -481,6 +483,8 @@ class BlockWriter:
         lines: list[str] = []
         later = Postponed()
         places: dict[str, int] = {}
+        groups = {group.indices[0]: group for group in self._load_groups(list(kinds))}
+        loaded = {index: group for group in groups.values() for index in group.indices}
         for index, kind in kinds.items():
             meaning = self.program.meanings[index]
             if kind is not None and isinstance(meaning, Alu) and (self.part is None or index in self.part.needed):
@@ -489,17 +493,100 @@ class BlockWriter:
                 self._forget(target)
                 lines += later.add(index, kind, sources, target)
                 continue
+            if index in groups:
+                group = groups[index]
+                if later.needed(text for each in group.indices for text in self._read_by(each)):
+                    lines += self._waiting(later, places)
+                lines.append(self._group_load(group))
+            if index in loaded:
+                lines += later.written([_text(number) for number in facts_of(self.program, index).writes])
+                lines += self._taken(loaded[index], index)
+                continue
             if isinstance(meaning, UnsupportedError | ControlOp):
                 lines += self._waiting(later, places)
             else:
                 facts = facts_of(self.program, index)
                 written = [_text(number) for number in facts.writes]
-                read = [_text(number) for number in facts.reads | facts.roots | facts.always]
+                read = self._read_by(index)
                 if later.needed(read if facts.guard is None else [*read, *written]):
                     lines += self._waiting(later, places)
                 lines += later.written(written)
             lines += self.instruction(index, False)
         return lines + self._waiting(later, places)
+
+    def _read_by(self, index: int) -> list[str]:
+        """Texts of the registers that an instruction reads."""
+        facts = facts_of(self.program, index)
+        return [_text(number) for number in facts.reads | facts.roots | facts.always]
+
+    # -- loads together ----------------------------------------------------------------------------------------------
+    def _load_groups(self, indices: list[int]) -> list[LoadGroup]:
+        """Loads from shared memory that can be carried out where the first of them stands.
+
+        Up to each one nothing may write what its address is made of, touch memory otherwise or raise an error that
+        would then come too late.
+        """
+        groups: list[LoadGroup] = []
+        members: list[int] = []
+        written: set[int] = set()
+
+        def close() -> None:
+            if len(members) > 1:
+                groups.append(self._group(members))
+            members.clear()
+            written.clear()
+
+        for index in indices:
+            meaning, facts = self.program.meanings[index], facts_of(self.program, index)
+            if isinstance(meaning, MemoryOp):
+                if not self._groupable(index, meaning):
+                    close()
+                    continue
+                if not (facts.reads | facts.roots).isdisjoint(written):
+                    close()
+                members.append(index)
+            elif not isinstance(meaning, Alu | WarpOp):
+                close()
+                continue
+            written |= facts.writes
+        close()
+        return groups
+
+    def _groupable(self, index: int, op: MemoryOp) -> bool:
+        if self.program.instructions[index].guard is not None or (op.space, op.operation) != ("shared", "load"):
+            return False
+        if self.part is not None and index not in self.part.needed:
+            return False
+        return op.width >= 4 and op.success is None and op.dest is not None and bool(op.address.bases)
+
+    def _group(self, members: list[int]) -> LoadGroup:
+        ops: list[Any] = [self.program.meanings[index] for index in members]
+        bases: list[tuple[Register, ...]] = []
+        for op in ops:
+            if op.address.bases not in bases:
+                bases.append(op.address.bases)
+        offsets = tuple(np.uint32(op.address.offset & 0xFFFFFFFF) for op in ops)
+        return LoadGroup(tuple(members), tuple(ops), tuple(bases.index(op.address.bases) for op in ops), offsets)
+
+    def _group_load(self, group: LoadGroup) -> str:
+        first = group.indices[0]
+        self.names[f"group{first}"] = group
+        bases: dict[int, str] = {}
+        for number, op in zip(group.bases, group.ops, strict=True):
+            bases[number] = self.address(replace(op.address, offset=0), op.wide, op.space)
+        return f"l{first} = M.load_group(group{first}, ({', '.join(bases[k] for k in range(len(bases)))},), m)"
+
+    def _taken(self, group: LoadGroup, index: int) -> list[str]:
+        """Statements that take one load's words from those of its group."""
+        op = self.program.meanings[index]
+        assert isinstance(op, MemoryOp) and op.dest is not None
+        if op.dest.is_sink:
+            return []
+        lines = []
+        for k, target in enumerate(self._targets(replace(op.dest, words=op.width // 4))):
+            self._forget(target)
+            lines.append(f"{target} = l{group.indices[0]}[{group.first[index] + k}]")
+        return lines
 
     def _waiting(self, later: Postponed, places: dict[str, int]) -> list[str]:
         """Statements that compute what waits."""

@@ -137,7 +137,7 @@ class Engine:
 
     def _bind(self) -> None:
         """Bind the block functions to this launch's constants."""
-        namespace = self._names()
+        self._namespace = namespace = self._names()
         namespace["M"], namespace["F"] = self.memory, self.flow
         for bank, offset in self.compiled.constants:
             namespace[f"c{bank}_{offset:x}"] = self._constant_word(bank, offset)
@@ -231,7 +231,15 @@ class Engine:
             )
         finally:
             native.spent(time.perf_counter() - before)
-        return self.tally()
+            tally = self.tally()
+            self._let_go()
+        return tally
+
+    def _let_go(self) -> None:
+        """Break circles of references, so that the arrays' memory can be used again at once, not some time later."""
+        self.chunk.let_go()
+        self._namespace.clear()
+        del self.memory
 
     def _run(self, pieces: list[Array], progress: Callable[[int, int], None] | None, total: int) -> None:
         """Execute chunks, given as the numbers of their blocks."""
@@ -272,7 +280,7 @@ class Engine:
     def run_chunk(self, numbers: Array) -> None:
         """Execute the blocks with these linear numbers."""
         self.chunk.start(numbers)
-        self.memory.again = {} if all(getattr(each, "repeats", False) for each in self.listeners) else None
+        self.memory.begin(all(getattr(each, "repeats", False) for each in self.listeners))
         self._run_blocks()
         self.memory.tell(self.listeners)
         self.runtime.end_chunk()

@@ -102,7 +102,7 @@ class Words:
 
 @dataclass
 class _Loads:
-    """What one instruction read in buffers that were not written: byte offsets, and their range."""
+    """What one instruction read in buffers that were not written: device addresses, and their range."""
 
     width: int
     low: int
@@ -132,23 +132,25 @@ class Watch:
     def access(self, event: Access, again: int = 1) -> None:
         if event.space != "global" or (event.mask is not None and not event.mask.any()):
             return
-        places = event.places - self.device.base
+        places, base, width = event.places, self.device.base, event.op.width
         if event.mask is not None:
             shape = np.broadcast_shapes(places.shape, event.mask.shape)
             places = np.broadcast_to(places, shape)[np.broadcast_to(event.mask, shape)]
         low, high = least_and_most(places)
-        high += event.op.width - 1
-        buffers = self.device.between(low + self.device.base, high + self.device.base)
+        high += width - 1
+        buffers = self.device.between(low, high)
         if event.op.operation == "store":
             self.written.update(buffers)
-            self.writes.note(places, event.op.width)
+            self.writes.note(places - base, width)
         elif event.op.operation == "reduce":
             self.written.update(buffers)
-            self.added.note(places, event.op.width)
+            self.added.note(places - base, width)
         elif not self.written.isdisjoint(buffers):
-            self.reads.note(places, event.op.width)
+            self.reads.note(places - base, width)
         else:
-            loads = self.loads.setdefault(event.index, _Loads(event.op.width, low, high, []))
+            loads = self.loads.get(event.index)
+            if loads is None:
+                loads = self.loads[event.index] = _Loads(width, low, high, [])
             loads.low, loads.high = min(loads.low, low), max(loads.high, high)
             if loads.kept is not None:
                 loads.kept = [*loads.kept, places] if len(loads.kept) < KEPT else None
@@ -158,12 +160,13 @@ class Watch:
 
     def settle(self) -> tuple[Any, ...]:
         """Work out what was kept; returns what the process that started this one needs besides the shared words."""
+        base = self.device.base
         for loads in self.loads.values():
             if loads.kept is None:
-                self.ranges.append((loads.low >> 2, loads.high >> 2))
+                self.ranges.append(((loads.low - base) >> 2, (loads.high - base) >> 2))
             else:
                 for places in loads.kept:
-                    self.reads.note(places, loads.width)
+                    self.reads.note(places - base, loads.width)
         self.loads.clear()
         return [(words.low, words.high) for words in (self.writes, self.reads, self.added)], self.ranges
 

@@ -5,7 +5,9 @@ All take and return NumPy arrays of any shape that broadcasts; nothing here know
 
 from __future__ import annotations
 
+import math
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -237,8 +239,11 @@ def fused_sum(product: Array, c: Array, into: tuple[Array, Array, Array] | None 
         bits = np.empty(total.shape, u32)
     else:
         total, word, bits = into
-        np.copyto(total, c)
-        np.add(product, total, out=total)
+        if c.size == 1:
+            np.add(product, c.astype(f64), out=total)
+        else:
+            np.copyto(total, c)
+            np.add(product, total, out=total)
         np.copyto(word, total.view(u64), casting="unsafe")
     result = bits.view(f32)
     np.copyto(result, total, casting="same_kind")
@@ -265,12 +270,44 @@ def _settle(result: Array, a: Array, b: Array, where: Array) -> None:
     np.put(result, places, sum_to_odd(first, second).astype(f32))
 
 
+class _Scratch(threading.local):
+    """Arrays to be overwritten, so that they are the same memory each time."""
+
+    def __init__(self) -> None:
+        self.arrays = (np.empty(0), np.empty(0), np.empty(0, u32))
+
+    def take(self, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
+        """Two arrays of float64 and one of uint32."""
+        count = math.prod(shape)
+        if self.arrays[0].size < count:
+            self.arrays = (np.empty(count), np.empty(count), np.empty(count, u32))
+        first, second, word = (array[:count].reshape(shape) for array in self.arrays)
+        return first, second, word
+
+
+scratch = _Scratch()
+LEAST_SCRATCH, MOST_SCRATCH = 1 << 12, 1 << 17  # numbers for which it pays
+
+
 def fused_bits(a: Array, b: Array, c: Array) -> Array:
     """Bits of a*b+c with a single rounding to nearest, NaN made canonical."""
     loop = Loops.fused
-    if loop is None or not all(isinstance(x, np.ndarray) for x in (a, b, c)):
+    if not all(isinstance(x, np.ndarray) for x in (a, b, c)):
         return fused_sum(a.astype(f64) * b.astype(f64), c)
     shape = np.broadcast_shapes(a.shape, b.shape, c.shape)
+    if loop is None:
+        if not LEAST_SCRATCH <= math.prod(shape) <= MOST_SCRATCH:
+            return fused_sum(a.astype(f64) * b.astype(f64), c)
+        product, total, word = scratch.take(shape)
+        if a.size == 1:
+            a, b = b, a
+        np.copyto(product, a)
+        if b.size == 1:
+            np.multiply(product, b.astype(f64), out=product)
+        else:
+            np.copyto(total, b)
+            np.multiply(product, total, out=product)
+        return fused_sum(product, c, (total, word, np.empty(shape, u32)))
     a, b, c = (np.ascontiguousarray(x if x.shape == shape else np.broadcast_to(x, shape)) for x in (a, b, c))
     bits: Array = np.empty(shape, u32)
     loop(a.reshape(-1), b.reshape(-1), c.reshape(-1), bits.reshape(-1))
