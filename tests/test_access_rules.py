@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusim.counters import rules
+from gpusim.counters import rules, rules_shared
 
 EVERYONE = np.ones((1, 32), dtype=bool)
 WIDTHS = st.sampled_from([1, 2, 4, 8, 16])
@@ -149,6 +149,21 @@ def test_shared_atomics_match_the_plain_rule(warp, atomic):
         conflicts = max(0, wavefronts - 1)
     assert rules.shared_atomic_wavefronts(unit * width, active, width, op).tolist() == [wavefronts]
     assert rules.shared_atomic_conflicts(unit * width, active, width, op).tolist() == [conflicts]
+
+
+@given(st.data(), st.sampled_from([8, 16, 32]), st.sampled_from([20, 300, 3000, 1 << 40]))
+@QUICK
+def test_different_units_of_many_warps_are_counted_as_those_of_each(data, banks, span):
+    rows = data.draw(st.sampled_from([64, 65, 100, 128]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    first = data.draw(st.integers(0, 5000))
+    units = (first + rng.integers(0, span, (rows, 32))).astype(np.uint64)
+    active = rng.random((rows, 32)) < data.draw(st.sampled_from([0, 0.02, 0.5, 1]))
+    expected = []
+    for row, lanes in zip(units, active, strict=True):
+        different = set(row[lanes].tolist())
+        expected.append(max(Counter(unit % banks for unit in different).values(), default=0))
+    assert rules_shared._degrees(units, active, banks).tolist() == expected
 
 
 @given(warps(), st.sampled_from([4, 8]))

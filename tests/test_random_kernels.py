@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import gpusim
+from gpusim.machine import chunk
 from gpusim.runner.replay import make_buffer
 
 RECORDING = Path(__file__).parent / "data" / "h200_random.json.gz"
@@ -52,7 +53,10 @@ def differences(cubin: str) -> list[str]:
 
 
 @pytest.mark.parametrize("cubin", [f"random{number}" for number in range(8)])
-def test_results_equal_the_hardware_bit_for_bit(cubin):
+@pytest.mark.parametrize("plain", [0, chunk.PLAIN], ids=["sums", "arrays"])
+def test_results_equal_the_hardware_bit_for_bit(cubin, plain, monkeypatch):
+    """With addresses kept as sums of a part by block and one by thread, as large launches do, and as arrays."""
+    monkeypatch.setattr(chunk, "PLAIN", plain)
     wrong = differences(cubin)
     assert not wrong, "\n".join(wrong)
 

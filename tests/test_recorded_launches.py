@@ -20,6 +20,7 @@ import pytest
 
 import gpusim
 from gpusim import kernels
+from gpusim.machine import chunk
 from gpusim.runner.replay import make_buffer
 
 DATA = Path(__file__).parent / "data"
@@ -133,6 +134,19 @@ def value_of(instruction: gpusim.InstructionCounts, column: str) -> int:
 
 @pytest.mark.parametrize(("name", "numbers"), list(groups()))
 def test_results_totals_and_instructions_equal_the_hardware(name, numbers):
+    compare(name, numbers)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("name", "numbers"), list(groups()))
+def test_the_same_with_addresses_kept_as_sums(name, numbers, monkeypatch):
+    """As large launches keep them, a part by block and one by thread; only threads' number decides."""
+    monkeypatch.setattr(chunk, "PLAIN", 0)
+    compare(name, numbers)
+
+
+def compare(name: str, numbers: list[int]) -> None:
+    """Execute and count recorded launches that share buffers; fails where anything differs from the hardware."""
     record = recording(name)
     buffers: dict[str, np.ndarray] = {}
     wrong = []

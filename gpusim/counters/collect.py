@@ -365,16 +365,17 @@ class Collector:
     def _repeated(addresses: Array, lanes: Array | None) -> list[tuple[Array, Array, int]] | None:
         """The distinct patterns of blocks that access the same offsets from their first lane's address, else None.
 
-        ``addresses`` (blocks, threads), ``lanes`` (threads,) bool, None for all.  Each pattern is the rows (warps, 32) of one block,
-        their mask, and how many blocks have it: only the first address modulo a 128-byte line tells blocks apart.
+        ``addresses`` (blocks, threads), ``lanes`` (threads,) bool, None for all.  Each pattern is the rows (warps, 32)
+        of one block, their mask, and how many blocks have it: only the first address modulo a 128-byte line tells
+        blocks apart.
         """
         everyone = lanes is None or bool(lanes.all())
         if lanes is None:
             lanes = _all_lanes(addresses.shape[1] // 32).reshape(-1)
         starts = addresses[:, int(lanes.argmax())]
         taking = addresses if everyone else addresses[:, lanes]
-        last = taking[:, -1] - starts
-        if not bool((last == last[0]).all()):
+        last = taking[:, -1:] - starts[:, None]
+        if not bool((last == last[:1]).all()):
             return None
         relative = taking - starts[:, None]
         if not bool((relative == relative[:1]).all()):

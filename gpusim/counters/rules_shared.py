@@ -97,7 +97,8 @@ def _degrees_of_near(units: UIntArray, active: BoolArray, bank_count: int) -> In
     if fills > MOST_FILLS:
         return None
     rows = len(units)
-    pitch = ((rows + CACHE_LINE - 1) // CACHE_LINE | 1) * CACHE_LINE  # so that a row's units meet in no set of the cache
+    # an odd number of lines apart, so that a row's units do not all fall into a few sets of the cache
+    pitch = ((rows + CACHE_LINE - 1) // CACHE_LINE | 1) * CACHE_LINE
     size = fills * bank_count * pitch
     place = units.view(np.int64) * pitch
     place += np.arange(-first * pitch, rows - first * pitch)[:, None]

@@ -291,8 +291,8 @@ class BoxWriter(BlockWriter):
         if uniform:
             mask = "s.warp_write_mask()" if guard is None else "s.warp_any(g)"
         lines = []
-        for k, (target, text) in enumerate(zip(self._targets(dest), values, strict=True)):
-            self._forget(target)
+        for k, (target, text) in enumerate(zip(self.targets(dest), values, strict=True)):
+            self.forget(target)
             number = element(dest.operand, k)
             keep = guard is not None and number in self.part.kept[self.index]
             lines.append(f"{target} = s.merge({mask}, {text}, {target}, {number}, {keep})")

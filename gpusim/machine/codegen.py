@@ -12,33 +12,21 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import numpy as np
 
 from gpusim.errors import UnsupportedError
-from gpusim.machine.batches import (
-    LEAST,
-    MOST,
-    REGISTER,
-    Kind,
-    Postponed,
-    Waiting,
-    compute,
-    kind_of,
-    outer,
-    outer_products,
-)
+from gpusim.machine.batches import LEAST, REGISTER, compute, kind_of, outer
 from gpusim.machine.chunk import ALWAYS, NEVER, ZERO
 from gpusim.machine.outer import pair
-from gpusim.machine.places import LoadGroup
+from gpusim.machine.together import Together
 from gpusim.sass.form import Alu, ControlOp, Dest, MemoryOp, Semantics, Source, WarpOp
-from gpusim.sass.numeric import SIGN32, fused_bits, high_word, low_word, select
+from gpusim.sass.numeric import SIGN32, high_word, low_word, select
 from gpusim.sass.operands import Address, Constant, Immediate, Predicate, Register
 from gpusim.sass.program import BRANCH_OPCODES, BasicBlock, Program
-from gpusim.sass.slices import PREDICATE, UNIFORM, Slice, element, facts_of
+from gpusim.sass.slices import Slice, element
 
 _VIEWS = {"u32": "", "i32": ".view(i32)", "f32": ".view(f32)", "u64": "", "i64": ".view(i64)", "f64": ".view(f64)"}
 _WIDE = ("u64", "i64", "f64")
@@ -54,13 +42,6 @@ def float32_bits(value: int | float) -> int:
     if value != value:
         return 0x7FFFFFFF
     return int(np.float32(value).view(np.uint32))
-
-
-def _text(number: int) -> str:
-    """The text of a register word by the number of its element; of a predicate, no register's."""
-    if number >= PREDICATE:
-        return ""
-    return f"UR[{number - UNIFORM}]" if number >= UNIFORM else f"R[{number}]"
 
 
 def settled(lines: list[str]) -> list[str]:
@@ -166,7 +147,7 @@ class BlockWriter:
             return text
         return f"({self._name(low, high)} := {text})"
 
-    def _forget(self, target: str) -> None:
+    def forget(self, target: str) -> None:
         """A register is written: the names of its pairs no longer stand for them."""
         for words in [words for words in self.wide if target in words]:
             del self.wide[words]
@@ -290,7 +271,7 @@ class BlockWriter:
         return text
 
     # -- writing back ----------------------------------------------------------------------------------------------
-    def _targets(self, dest: Dest) -> list[str]:
+    def targets(self, dest: Dest) -> list[str]:
         operand = dest.operand
         if isinstance(operand, Predicate):
             return [f"{'UP' if operand.file == 'UP' else 'P'}[{operand.index}]"]
@@ -300,12 +281,12 @@ class BlockWriter:
         """Statements that write ``value`` (a name) to a destination under the mask in force."""
         if dest.is_sink:
             return []
-        targets = self._targets(dest)
+        targets = self.targets(dest)
         values = [value] if dest.words == 1 else [f"lo({value})", f"hi({value})"]
         uniform = dest.operand.file in ("UR", "UP")
         lines = []
         for k, (target, text) in enumerate(zip(targets, values, strict=True)):
-            self._forget(target)
+            self.forget(target)
             if guard is None and not masked:
                 lines.append(f"{target} = {text}")
             elif uniform:
@@ -466,7 +447,7 @@ class BlockWriter:
         kinds = [kind_of(self.program, index) for index in indices] if self.batching else []
         if max(Counter(kind for kind in kinds if kind is not None).values(), default=0) >= LEAST:
             self.wide.clear()
-            body = self._function(self._put_off(dict(zip(indices, kinds, strict=True))), False)
+            body = self._function(Together(self, dict(zip(indices, kinds, strict=True))).statements(), False)
             products = any(" = outer(s, " in line for line in body)
             lines += [f"def {'products' if products else 'few'}{block.number}(s, m, w):", *body]
         return lines
@@ -476,160 +457,6 @@ class BlockWriter:
         if masked and self.live is not None:
             lines.append(" L = s.elsewhere()")
         return lines + [f" {line}" for line in settled(body)]
-
-    # -- like instructions together ----------------------------------------------------------------------------------
-    def _put_off(self, kinds: dict[int, Kind | None]) -> list[str]:
-        """Statements of a block, instructions with a kind put off to be computed together."""
-        lines: list[str] = []
-        later = Postponed()
-        places: dict[str, int] = {}
-        groups = {group.indices[0]: group for group in self._load_groups(list(kinds))}
-        loaded = {index: group for group in groups.values() for index in group.indices}
-        for index, kind in kinds.items():
-            meaning = self.program.meanings[index]
-            if kind is not None and isinstance(meaning, Alu) and (self.part is None or index in self.part.needed):
-                (target,) = self._targets(meaning.dests[0])
-                sources = [self.value(source) for source in meaning.sources]
-                self._forget(target)
-                lines += later.add(index, kind, sources, target)
-                continue
-            if index in groups:
-                group = groups[index]
-                if later.needed(text for each in group.indices for text in self._read_by(each)):
-                    lines += self._waiting(later, places)
-                lines.append(self._group_load(group))
-            if index in loaded:
-                lines += later.written([_text(number) for number in facts_of(self.program, index).writes])
-                lines += self._taken(loaded[index], index)
-                continue
-            if isinstance(meaning, UnsupportedError | ControlOp):
-                lines += self._waiting(later, places)
-            else:
-                facts = facts_of(self.program, index)
-                written = [_text(number) for number in facts.writes]
-                read = self._read_by(index)
-                if later.needed(read if facts.guard is None else [*read, *written]):
-                    lines += self._waiting(later, places)
-                lines += later.written(written)
-            lines += self.instruction(index, False)
-        return lines + self._waiting(later, places)
-
-    def _read_by(self, index: int) -> list[str]:
-        """Texts of the registers that an instruction reads."""
-        facts = facts_of(self.program, index)
-        return [_text(number) for number in facts.reads | facts.roots | facts.always]
-
-    # -- loads together ----------------------------------------------------------------------------------------------
-    def _load_groups(self, indices: list[int]) -> list[LoadGroup]:
-        """Loads from shared memory that can be carried out where the first of them stands.
-
-        Up to each one nothing may write what its address is made of, touch memory otherwise or raise an error that
-        would then come too late.
-        """
-        groups: list[LoadGroup] = []
-        members: list[int] = []
-        written: set[int] = set()
-
-        def close() -> None:
-            if len(members) > 1:
-                groups.append(self._group(members))
-            members.clear()
-            written.clear()
-
-        for index in indices:
-            meaning, facts = self.program.meanings[index], facts_of(self.program, index)
-            if isinstance(meaning, MemoryOp):
-                if not self._groupable(index, meaning):
-                    close()
-                    continue
-                if not (facts.reads | facts.roots).isdisjoint(written):
-                    close()
-                members.append(index)
-            elif not isinstance(meaning, Alu | WarpOp):
-                close()
-                continue
-            written |= facts.writes
-        close()
-        return groups
-
-    def _groupable(self, index: int, op: MemoryOp) -> bool:
-        if self.program.instructions[index].guard is not None or (op.space, op.operation) != ("shared", "load"):
-            return False
-        if self.part is not None and index not in self.part.needed:
-            return False
-        return op.width >= 4 and op.success is None and op.dest is not None and bool(op.address.bases)
-
-    def _group(self, members: list[int]) -> LoadGroup:
-        ops: list[Any] = [self.program.meanings[index] for index in members]
-        bases: list[tuple[Register, ...]] = []
-        for op in ops:
-            if op.address.bases not in bases:
-                bases.append(op.address.bases)
-        offsets = tuple(np.uint32(op.address.offset & 0xFFFFFFFF) for op in ops)
-        return LoadGroup(tuple(members), tuple(ops), tuple(bases.index(op.address.bases) for op in ops), offsets)
-
-    def _group_load(self, group: LoadGroup) -> str:
-        first = group.indices[0]
-        self.names[f"group{first}"] = group
-        bases: dict[int, str] = {}
-        for number, op in zip(group.bases, group.ops, strict=True):
-            bases[number] = self.address(replace(op.address, offset=0), op.wide, op.space)
-        return f"l{first} = M.load_group(group{first}, ({', '.join(bases[k] for k in range(len(bases)))},), m)"
-
-    def _taken(self, group: LoadGroup, index: int) -> list[str]:
-        """Statements that take one load's words from those of its group."""
-        op = self.program.meanings[index]
-        assert isinstance(op, MemoryOp) and op.dest is not None
-        if op.dest.is_sink:
-            return []
-        lines = []
-        for k, target in enumerate(self._targets(replace(op.dest, words=op.width // 4))):
-            self._forget(target)
-            lines.append(f"{target} = l{group.indices[0]}[{group.first[index] + k}]")
-        return lines
-
-    def _waiting(self, later: Postponed, places: dict[str, int]) -> list[str]:
-        """Statements that compute what waits."""
-        lines: list[str] = []
-        places.update({name: places[target] for name, target in later.kept.items() if target in places})
-        for group in later.flush():
-            products, rest = outer_products(group, places) if self._fused(group[0].index) else ([], group)
-            for rows in products:
-                first = self._column([each.sources[0] for each in rows[0]])
-                second = self._column([row[0].sources[1] for row in rows])
-                addends = self._column([each.sources[2] for row in rows for each in row])
-                lines.append(f"r = outer(s, {first}, {second}, {addends})")
-                lines += self._results([each for row in rows for each in row])
-            for start in range(0, len(rest), MOST):
-                lines += self._together(rest[start : start + MOST])
-        return lines
-
-    def _fused(self, index: int) -> bool:
-        meaning = self.program.meanings[index]
-        return isinstance(meaning, Alu) and meaning.compute is fused_bits
-
-    def _together(self, batch: list[Waiting]) -> list[str]:
-        for each in batch:
-            meaning = self.program.meanings[each.index]
-            assert isinstance(meaning, Alu)
-            self.names[f"fn{each.index}"] = meaning.compute
-        if len(batch) < LEAST:
-            lines = []
-            for each in batch:
-                call = f"fn{each.index}({', '.join(each.sources)})"
-                lines += [each.stored(call) or call]
-            return lines
-        columns = [self._column([each.sources[k] for each in batch]) for k in range(len(batch[0].sources))]
-        return [f"r = batch(fn{batch[0].index}, s.shape, {', '.join(columns)})", *self._results(batch)]
-
-    def _column(self, values: list[str]) -> str:
-        if all(text.endswith(_VIEWS["f32"]) for text in values):  # read as numbers when they are side by side
-            values = [text.removesuffix(_VIEWS["f32"]) for text in values]
-        return f"({', '.join(values)},)"
-
-    @staticmethod
-    def _results(batch: list[Waiting]) -> list[str]:
-        return [line for number, each in enumerate(batch) if (line := each.stored(f"r[{number}]"))]
 
     def text(self) -> str:
         """The text of all blocks."""

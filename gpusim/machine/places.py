@@ -60,7 +60,7 @@ class SharedPlaces:
             self._blocks = self.chunk.blocks
 
     def checked(self, addresses: Array, width: int, check: Callable[[], Array]) -> Array:
-        """What ``check`` returns for these addresses (1, T): int64 offsets, read-only, one array for equal addresses."""
+        """What ``check`` returns for these addresses (1, T): int64 offsets, the same read-only array for equal ones."""
         key = (addresses.tobytes(), width)
         offsets = self._right.get(key)
         if offsets is None:
