@@ -22,6 +22,7 @@ from gpusim.sass.numeric import pair as pair_of_arrays
 Array = np.ndarray[Any, Any]
 WORDS = (np.dtype(np.uint32), np.dtype(np.int32), np.dtype(np.uint64), np.dtype(np.int64))
 U64 = np.dtype(np.uint64)
+TRUE, FALSE = np.full((1, 1), True), np.full((1, 1), False)
 Sum = tuple[int, "Numbers | None", "Numbers | None"]  # constant, by block, by thread
 
 
@@ -119,6 +120,19 @@ class Outer(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.full, dtype, copy=copy)
+
+    # without the way through NumPy's dispatch, which takes longer than the sum
+    def __add__(self, other: Any) -> Any:
+        found = _RULES[np.add](self, other)
+        return np.add(self.full, _plain(other)) if found is None else found
+
+    def __lshift__(self, other: Any) -> Any:
+        found = _left(self, other)
+        return np.left_shift(self.full, _plain(other)) if found is None else found
+
+    def __rshift__(self, other: Any) -> Any:
+        found = _right(self, other)
+        return np.right_shift(self.full, _plain(other)) if found is None else found
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -367,7 +381,7 @@ def _right(a: Any, b: Any) -> Any:
     if value is None:
         return None
     if value.low >> steps == value.high >> steps:
-        return np.full((1, 1), value.low >> steps, a.dtype)
+        return np.array([[value.low >> steps]], a.dtype)
     if value.columns is None:
         return outer(a.dtype, 0, Numbers((value.rows.values + value.c) >> steps), None)
     if value.rows.zeros >= steps:
@@ -431,39 +445,60 @@ def _and(a: Any, b: Any) -> Any:
     return None
 
 
+def _difference(a: Any, b: Any) -> tuple[int, int] | None:
+    """The least and the greatest of a - b, as numbers; None where that is not known from their parts."""
+    if type(b) is np.ndarray and b.size == 1 and b.dtype is a.dtype and b.dtype != U64:
+        known = a.canonical()
+        k = int(b.item())
+        return None if known is None else (known.low - k, known.high - k)
+    kind = _kind(a, b)
+    if kind is None:
+        return None
+    sums: list[Sum] = []
+    for value in (a, b):
+        if isinstance(value, Outer):
+            known = value.canonical()
+            if known is None or (value.dtype != kind and known.low < 0):
+                return None
+            sums.append((known.c, known.rows, known.columns))
+            continue
+        if np.asarray(value).dtype == U64 and np.asarray(value).max() >> np.uint64(62):
+            return None
+        found = _sum(value, kind)
+        if found is None:
+            return None
+        sums.append(found)
+    low = high = sums[0][0] - sums[1][0]
+    (_, *parts), (_, *others) = sums
+    for part, other in zip(parts, others, strict=True):
+        if part is other:
+            continue
+        difference = _plus(part, other, -1)
+        if difference is not None:
+            low, high = low + difference.low, high + difference.high
+    return low, high
+
+
+def _truth(value: Any) -> Array:
+    """A predicate that is the same for all; do not change it."""
+    return TRUE if value else FALSE
+
+
 def _comparison(test: Any) -> Callable[[Any, Any], Any]:
     """Decided where the difference has the same sign for all."""
 
     def rule(a: Any, b: Any) -> Any:
-        kind = _kind(a, b)
-        if kind is None:
+        ends = _difference(a, b)
+        if ends is None:
             return None
-        sums: list[Sum] = []
-        for value in (a, b):
-            if isinstance(value, Outer):
-                known = value.canonical()
-                if known is None or (value.dtype != kind and known.low < 0):
-                    return None
-                sums.append((known.c, known.rows, known.columns))
-                continue
-            if np.asarray(value).dtype == U64 and np.asarray(value).max() >> np.uint64(62):
-                return None
-            found = _sum(value, kind)
-            if found is None:
-                return None
-            sums.append(found)
-        c = sums[0][0] - sums[1][0]
-        (_, row, column), (_, other_row, other_column) = sums
-        parts = (_plus(row, other_row, -1), _plus(column, other_column, -1))
-        low = c + sum(p.low for p in parts if p is not None)
-        high = c + sum(p.high for p in parts if p is not None)
+        low, high = ends
         if low == high or low > 0 or high < 0:
-            return np.full((1, 1), bool(test(low, 0)))
+            return _truth(test(low, 0))
         for end in (low, high):
             if end == 0 and test in (np.less, np.greater_equal, np.greater, np.less_equal):
                 answers = {bool(test(low, 0)), bool(test(high, 0))}
                 if len(answers) == 1:
-                    return np.full((1, 1), answers.pop())
+                    return _truth(answers.pop())
         return None
 
     return rule
