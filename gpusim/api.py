@@ -19,7 +19,7 @@ from gpusim.machine.compiled import Compiled
 from gpusim.machine.counting import Counting, GridCounter
 from gpusim.machine.engine import chunk_size
 from gpusim.machine.limits import check_shape, limits_of, occupancy, triple
-from gpusim.machine.memory import DEFAULT_BASE, GUARD_BYTES
+from gpusim.machine.memory import DEFAULT_BASE, GUARD_BYTES, Spare
 from gpusim.machine.runtime import CALLABLE, Runtime
 from gpusim.result import Finished, LaunchFacts, Result, build_result
 from gpusim.sass import Program
@@ -210,7 +210,7 @@ class Kernel:
         """A launch with its device memory, checked and ready to be executed in whole or in part.  Raises UsageError."""
         shape, threads = self._check(grid, block, shared_bytes)
         function, module = self.function, self.module
-        memory = DeviceMemory(module.memory_base)
+        memory = DeviceMemory(module.memory_base, module.spare)
         variables = module.add_variables(memory)
         bound = place(function, args, memory)
         copied = 0
@@ -263,12 +263,13 @@ class Kernel:
             tally = engine.run(progress)
             uncertain = engine.flow.caveats
         else:
-            counter = GridCounter(self._counting, shape, engine_of)
+            counter = GridCounter(self._counting, shape, memory, engine_of)
             tally = counter.run(collector, sampler, progress)
             uncertain, path, executed = counter.caveats, counter.path.sentence(), counter.path.executed
         if write_back:
             bound.write_back(memory)
             module.keep_variables(memory, ready.variables)
+        memory.end()
         facts = self.facts(shape, threads, int(shared_bytes))
         caveats = frozenset(uncertain | runtime.caveats)
         done = Finished(
@@ -382,6 +383,7 @@ class Module(Mapping[str, Kernel]):
         self.memory_base = memory_base
         self._kernels: dict[str, Kernel] = {}
         self._variables: bytes | None = None
+        self.spare = Spare()
 
     # -- what is inside ---------------------------------------------------------------------------------------------
     @cached_property

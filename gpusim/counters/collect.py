@@ -73,6 +73,9 @@ def _all_lanes(rows: int) -> Array:
 
 def _totals(parts: list[tuple[Counted, int]]) -> list[tuple[str, int]]:
     """The sums that are not 0 of counters that are to be taken so many times each."""
+    if len(parts) == 1:
+        ((counted, times),) = parts
+        return [(name, amount * times) for name in COUNTED if (amount := getattr(counted, name))]
     found = [(name, sum(getattr(counted, name) * times for counted, times in parts)) for name in COUNTED]
     return [(name, amount) for name, amount in found if amount]
 
@@ -227,25 +230,24 @@ class Collector:
             if len(self._recent) >= 1024:
                 self._settle()
                 self._recent.clear()
-            seen = self._recent[key] = self._see(event)
+            seen = self._recent[key] = self._see(event, key)
         seen.times += again
 
-    def _see(self, event: Access) -> _Seen:
-        """What a new access adds: the same as one that differs by whole lines."""
-        places = event.places
-        amounts = None
-        if isinstance(places, Outer) or len(places) > 1:
-            kept = None if isinstance(places, np.ndarray) else places
-        else:
-            kept, mask = places, event.mask
-            near = ((places - (int(places.min()) & -LINE_BYTES)).tobytes(), None if mask is None else mask.tobytes())
-            key = (*near, event.index, event.space, event.blocks, event.threads)
-            amounts = self._alike.get(key)
-            if amounts is None:
-                if len(self._alike) >= 1024:
-                    self._alike.clear()
-                amounts = self._alike[key] = _totals(self._counted(event))
-        return _Seen(event.index, event.space, amounts or _totals(self._counted(event)), kept)
+    def _see(self, event: Access, key: tuple[Any, ...]) -> _Seen:
+        """What a new access adds: the same as a like one of another instruction, or one that differs by whole lines."""
+        places, lanes = event.places, key[-1]
+        content: Any = key[:-5]
+        if isinstance(places, np.ndarray) and len(places) == 1:
+            content = (places - (int(places.min()) & -LINE_BYTES)).tobytes()
+        alike = (content, self._kind(event), event.blocks, event.threads, lanes)
+        amounts = self._alike.get(alike)
+        if amounts is None:
+            if len(self._alike) >= 1024:
+                self._alike.clear()
+            amounts = self._alike[alike] = _totals(self._counted(event))
+        # an array of many rows is known by its content alone
+        kept = None if isinstance(places, np.ndarray) and len(places) > 1 else places
+        return _Seen(event.index, event.space, amounts, kept)
 
     def _settle(self) -> None:
         """Add what was seen again."""
@@ -394,12 +396,11 @@ class Collector:
         ]
 
     def _once(self, event: Access, addresses: Array, mask: Array) -> Counted:
-        # the machine hands over a generic access split by space, with the space in the op
-        generic = getattr(self.program.meanings[event.index], "space", None) == "generic"
+        generic = self._is_generic(event)
         if addresses.shape[0] > 64:
             return count_rows(event.op, event.space, addresses, mask, generic)
         addresses = addresses - int(addresses.min()) // LINE_BYTES * LINE_BYTES  # only places within a line matter
-        key = (self._kind(event, generic), addresses.tobytes(), mask.tobytes())
+        key = (self._kind(event), addresses.tobytes(), mask.tobytes())
         found = self._cache.get(key)
         if found is None:
             if len(self._cache) > 4096:
@@ -407,15 +408,19 @@ class Collector:
             found = self._cache[key] = count_rows(event.op, event.space, addresses, mask, generic)
         return found
 
-    def _kind(self, event: Access, generic: bool) -> int:
+    def _is_generic(self, event: Access) -> bool:
+        """Whether the instruction's addresses are: the machine tells of it space by space, with that in the op."""
+        return getattr(self.program.meanings[event.index], "space", None) == "generic"
+
+    def _kind(self, event: Access) -> int:
         """A number for what, besides addresses and mask, decides the counters of an access."""
         key = (event.index, event.space)
         found = self._kinds.get(key)
         if found is None:
             op = event.op
             facts = (
-                event.space, generic, op.operation, op.width, op.atomic, op.element, op.matrices, op.bypass, op.partial,
-                op.zero_fill,
+                event.space, self._is_generic(event), op.operation, op.width, op.atomic, op.element, op.matrices,
+                op.bypass, op.partial, op.zero_fill,
             )  # fmt: skip
             found = self._kinds[key] = self._numbers.setdefault(facts, len(self._numbers))
         return found

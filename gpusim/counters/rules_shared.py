@@ -23,6 +23,8 @@ built for sm_90 by NVRTC 13.5, kept in ``tests/data/h200_access*.jsonl.gz``. "Wa
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -86,6 +88,14 @@ def _bank_maximum(banks: npt.NDArray[np.integer], counted: BoolArray, bank_count
     return filled.reshape(rows, bank_count).max(axis=1, initial=0).astype(np.int64)
 
 
+@lru_cache(maxsize=4)
+def _row_numbers(rows: int, columns: int, less: int) -> IntArray:
+    """The number of each place's row, less so many; (rows, columns), in full, since loops come back to it."""
+    numbers: IntArray = np.repeat(np.arange(-less, rows - less), columns).reshape(rows, columns)
+    numbers.setflags(write=False)
+    return numbers
+
+
 def _degrees_of_near(units: UIntArray, active: BoolArray, bank_count: int) -> IntArray | None:
     """The same by noting which units each row has; None for units that lie far apart."""
     everyone = bool(active.all())
@@ -101,7 +111,7 @@ def _degrees_of_near(units: UIntArray, active: BoolArray, bank_count: int) -> In
     pitch = ((rows + CACHE_LINE - 1) // CACHE_LINE | 1) * CACHE_LINE
     size = fills * bank_count * pitch
     place = units.view(np.int64) * pitch
-    place += np.arange(-first * pitch, rows - first * pitch)[:, None]
+    place += _row_numbers(rows, units.shape[1], first * pitch)
     if not everyone:
         place[~active] = size
     noted = np.zeros(size + 1, np.bool_)

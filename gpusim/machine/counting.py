@@ -19,9 +19,11 @@ from gpusim.machine.box_memory import Restart, World
 from gpusim.machine.compiled import Compiled, compile_program
 from gpusim.machine.engine import Engine, Tally
 from gpusim.machine.events import Access, Branch
+from gpusim.machine.memory import DeviceMemory
+from gpusim.machine.outer import least_and_most
 from gpusim.machine.symbolic import Split, Undecided
 from gpusim.sass.program import Program
-from gpusim.sass.slices import Slice, slice_of
+from gpusim.sass.slices import Slice, aside_of, slice_of
 
 Array = np.ndarray[Any, Any]
 Axes = tuple[Array, Array, Array]
@@ -34,19 +36,25 @@ LONGEST_AXIS = 1 << 22  # blocks of a box along an axis at first: what is kept o
 
 @dataclass
 class Counting:
-    """A program prepared to be counted: its slice, for boxes and for blocks; ``part`` None: nothing is left out."""
+    """A program prepared to be counted: its slice, for boxes and for blocks; ``part`` None: nothing is left out.
+
+    ``aside``: the same for blocks where what is stored to global memory is not read, None if that leaves out no more.
+    """
 
     program: Program
     part: Slice | None
     boxes: Compiled | None
     blocks: Compiled
+    aside: Compiled | None = None
 
     @classmethod
     def of(cls, program: Program) -> Counting:
         """Find the slice and write both."""
         part = slice_of(program)
         boxes = None if part is None else compile_program(program, part, BoxWriter)
-        return cls(program, part, boxes, compile_program(program, part))
+        less = aside_of(program)
+        aside = None if less is None else compile_program(program, less)
+        return cls(program, part, boxes, compile_program(program, part), aside)
 
 
 @dataclass
@@ -89,8 +97,10 @@ def _blocks(axes: Axes) -> int:
 class GridCounter:
     """Counts one launch.  ``engine(type, compiled)`` makes an engine for it; ``collector`` and ``sampler`` are told."""
 
-    def __init__(self, counting: Counting, grid: tuple[int, int, int], engine: Callable[..., Any]) -> None:
-        self.counting, self.grid, self.make_engine = counting, grid, engine
+    def __init__(
+        self, counting: Counting, grid: tuple[int, int, int], device: DeviceMemory, engine: Callable[..., Any]
+    ) -> None:
+        self.counting, self.grid, self.device, self.make_engine = counting, grid, device, engine
         self.path = Path(instructions=len(counting.program.instructions))
         self.path.needed = len(counting.part.needed) if counting.part else self.path.instructions
         self.caveats: set[str] = set()
@@ -103,10 +113,7 @@ class GridCounter:
             return self._finish(found, collector, sampler, progress)
         except Restart:
             # blocks that were executed share memory with those that were counted: all must be executed
-            for listener in (collector, sampler):
-                listener.begin_part()
-            self.world.device.reset()
-            self.caveats.clear()
+            self._begin_anew(collector, sampler)
             self.path.reason = WRITTEN
             return self._finish(None, collector, sampler, progress)
 
@@ -116,10 +123,7 @@ class GridCounter:
         """Tell the listeners what boxes found, and execute the other blocks (None: all of them)."""
         if found is None:
             self.path.boxes, self.path.together, self.path.executed = 0, 0, self.total
-            engine: Engine = self.make_engine(Engine, self.counting.blocks)
-            tally = engine.run(progress)
-            self.caveats |= engine.flow.caveats
-            return tally
+            return self._without_stores(collector, sampler, progress) or self._execute(self.counting.blocks, progress)
         for event, times, first in found.accesses:
             collector.access(event, times)
             if first:
@@ -134,13 +138,45 @@ class GridCounter:
                 progress(self.total, self.total)
             return found.tally
         assert self.counting.part is not None
-        engine = self.make_engine(Engine, self.counting.blocks)
-        engine.listeners = (*engine.listeners, _Watch(self.world, self.counting.part))
-        tally = engine.run(progress, found.left)
-        self.caveats |= engine.flow.caveats
+        watch = _Watch(self.world, self.counting.part)
+        tally = self._execute(self.counting.blocks, progress, watch, left=found.left)
         for name in ("executed", "thread_executed", "predicated_on"):
             setattr(tally, name, getattr(tally, name) + getattr(found.tally, name))
         return tally
+
+    def _execute(
+        self, compiled: Compiled, progress: Callable[[int, int], None] | None, *more: Any, left: Array | None = None
+    ) -> Tally:
+        """Execute all blocks, or those that are ``left``, with ``more`` listeners."""
+        engine: Engine = self.make_engine(Engine, compiled)
+        engine.listeners = (*engine.listeners, *more)
+        tally = engine.run(progress, left)
+        self.caveats |= engine.flow.caveats
+        return tally
+
+    def _without_stores(
+        self, collector: Any, sampler: Any, progress: Callable[[int, int], None] | None
+    ) -> Tally | None:
+        """Execute all blocks without what is stored to global memory; None if it turns out to be read."""
+        aside, device = self.counting.aside, self.device
+        if aside is None or aside.slice is None:
+            return None
+        watch = _Apart(device, aside.slice)
+        try:
+            tally = self._execute(aside, progress, watch)
+            watch.settle()
+        except GpusimError:  # one that is right comes again
+            self.path.reason = self.path.reason or WRITTEN
+            self._begin_anew(collector, sampler)
+            return None
+        self.path.needed = len(aside.slice.needed)
+        return tally
+
+    def _begin_anew(self, collector: Any, sampler: Any) -> None:
+        for listener in (collector, sampler):
+            listener.begin_part()
+        self.device.reset()
+        self.caveats.clear()
 
     # -- boxes -----------------------------------------------------------------------------------------------------
     def _boxes(self) -> _Pass | None:
@@ -228,6 +264,58 @@ class _Watch:
 
     def branch(self, event: Branch) -> None:
         pass
+
+
+class ReadBack(GpusimError):
+    """What the kernel stores to global memory decides its counters."""
+
+
+class _Apart:
+    """Listens to a launch whose stores to global memory are left out: raises ReadBack where one may be read.
+
+    Buffers tell stores and loads apart, whichever comes first.
+    """
+
+    repeats = True
+
+    def __init__(self, device: DeviceMemory, part: Slice) -> None:
+        self.device, self.slice = device, part
+        self.read: set[int] = set()
+        self.stored: set[int] = set()
+
+    def access(self, event: Access, again: int = 1) -> None:
+        if event.space != "global" or (event.mask is not None and not event.mask.any()):
+            return
+        needed = event.index in self.slice.needed
+        if event.op.operation == "store" if needed else event.op.operation in ("load", "async_copy"):
+            return  # what is stored is there, what is loaded is of no use
+        places = event.places
+        if event.mask is not None:
+            shape = np.broadcast_shapes(places.shape, event.mask.shape)
+            places = np.broadcast_to(places, shape)[np.broadcast_to(event.mask, shape)]
+        low, high = least_and_most(places)
+        (self.read if needed else self.stored).update(self.device.between(low, high))
+        self.settle()
+
+    def settle(self) -> None:
+        """Raise ReadBack if a buffer is on both sides."""
+        if not self.read.isdisjoint(self.stored):
+            raise ReadBack("memory that the kernel writes is read again")
+
+    def branch(self, event: Branch) -> None:
+        """Branches access nothing."""
+
+    def begin_part(self) -> None:
+        """What other processes read and store is merged."""
+
+    def part(self) -> tuple[set[int], set[int]]:
+        """What was read and stored, for :meth:`merge`."""
+        return self.read, self.stored
+
+    def merge(self, part: tuple[set[int], set[int]]) -> None:
+        """Add what another process read and stored."""
+        self.read |= part[0]
+        self.stored |= part[1]
 
 
 @dataclass

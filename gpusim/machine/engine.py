@@ -216,6 +216,7 @@ class Engine(Control):
         ``numbers``: only the blocks with these linear numbers (int64, ascending).
         """
         keep_freed_memory()
+        parallel.reap()
         if native.wanted_at_once():
             native.load()
         before = time.perf_counter()

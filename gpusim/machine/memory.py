@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import sys
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,6 +36,29 @@ class Buffer:
         return self.start + self.size
 
 
+ALONE = 2  # references to an array that one name refers to, as sys.getrefcount sees it
+MOST_SPARE = 256 << 20  # bytes
+
+
+class Spare:
+    """Memory of a launch that has ended, kept for the next one: new pages take longer to get than to fill."""
+
+    def __init__(self) -> None:
+        self._kept: np.ndarray[Any, Any] | None = None
+
+    def take(self, size: int) -> np.ndarray[Any, Any]:
+        """At least ``size`` bytes with any contents, which processes forked later share."""
+        kept, self._kept = self._kept, None
+        if kept is not None and size <= kept.nbytes <= max(4 * size, 1 << 20):
+            return kept
+        return np.frombuffer(mmap.mmap(-1, size), np.uint8)
+
+    def keep(self, memory: np.ndarray[Any, Any]) -> None:
+        """Keep memory that nobody uses any more."""
+        if memory.nbytes <= MOST_SPARE:
+            self._kept = memory
+
+
 class DeviceMemory:
     """Bytes of all buffers in one array, so that a lane's address is an index into it.
 
@@ -42,10 +66,12 @@ class DeviceMemory:
     separated by poisoned guard zones that no access may touch.
     """
 
-    def __init__(self, base: int = DEFAULT_BASE) -> None:
+    def __init__(self, base: int = DEFAULT_BASE, spare: Spare | None = None) -> None:
         if base % ALIGNMENT:
             raise ValueError(f"the base address must be a multiple of {ALIGNMENT}")
         self.base = base
+        self._spare = spare or Spare()
+        self._owner: np.ndarray[Any, Any] | None = None
         self.buffers: list[Buffer] = []
         self._contents: list[np.ndarray[Any, Any]] = []
         self._top = GUARD_BYTES
@@ -74,9 +100,18 @@ class DeviceMemory:
 
         Processes forked later share them.
         """
-        whole: np.ndarray[Any, Any] = np.frombuffer(mmap.mmap(-1, self.total), np.uint8)
+        self._owner = self._spare.take(self.total)
+        whole = self._owner[: self.total]
         self._fill(whole)
         return whole
+
+    def end(self) -> None:
+        """The launch has ended: let the next one have the memory, unless somebody still looks at it."""
+        for name in ("bytes", "words16", "words32"):
+            self.__dict__.pop(name, None)
+        owner, self._owner = self._owner, None
+        if owner is not None and sys.getrefcount(owner) <= ALONE:
+            self._spare.keep(owner)
 
     @property
     def total(self) -> int:

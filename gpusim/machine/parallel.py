@@ -38,7 +38,7 @@ WORKERS_VARIABLE = "GPUSIM_WORKERS"
 MOST_WORKERS = 8
 # Seconds after which a launch is shared if as many are left, and how many more for each byte of device memory, whose
 # pages each process is given one by one.  Measured.
-START, START_A_BYTE = 0.04, 2.5e-10
+START, START_A_BYTE = 0.02, 2.5e-10
 KEPT = 8  # arrays of offsets that are kept of an instruction
 SLAB = 1 << 20  # words that are compared at once
 LARGEST_MEMORY = 1 << 30  # bytes of device memory up to which every word of it is watched
@@ -262,7 +262,7 @@ class Sharing:
             process, stream = self.children.pop(0)
             with os.fdopen(stream, "rb") as pipe:
                 answer = pipe.read()
-            os.waitpid(process, 0)
+            _ending.append(process)
             if not answer:
                 raise ExecutionError("a process that executed a part of the grid ended without an answer")
             what, content = pickle.loads(answer)
@@ -283,8 +283,23 @@ class Sharing:
         for process, stream in self.children:
             os.close(stream)
             os.kill(process, 9)
-            os.waitpid(process, 0)
+            _ending.append(process)
         self.children.clear()
+        reap()
+
+
+_ending: list[int] = []  # processes that have answered: giving back their memory takes them some milliseconds
+
+
+def reap() -> None:
+    """Take note of processes that have come to their end."""
+    for process in list(_ending):
+        try:
+            done = os.waitpid(process, os.WNOHANG)[0]
+        except ChildProcessError:  # somebody else did
+            done = process
+        if done:
+            _ending.remove(process)
 
 
 def _start(engine: Engine, pieces: list[Array], before: Watch, watch: Watch) -> tuple[int, int]:

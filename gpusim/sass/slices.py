@@ -139,6 +139,18 @@ def slice_of(program: Program) -> Slice | None:
     return _Slicer(program).run() if _control_known(program) else None
 
 
+def aside_of(program: Program) -> Slice | None:
+    """The slice that counters depend on if no global memory that a needed instruction reads is stored to meanwhile.
+
+    None where that needs as many instructions as :func:`slice_of`.
+    """
+    whole = slice_of(program)
+    if whole is None or not whole.reads_global:
+        return None
+    found = _Aside(program).run()
+    return found if found.needed < whole.needed else None
+
+
 def liveness_of(program: Program) -> Slice | None:
     """The same for full execution, which needs all that reaches memory."""
     return _Everything(program).run() if _control_known(program) else None
@@ -252,3 +264,14 @@ class _Everything(_Slicer):
 
     def _stores_matter(self, facts: Facts) -> bool:
         return bool(facts.stores)
+
+
+class _Aside(_Slicer):
+    """What is stored to global memory is not read."""
+
+    def _stores_matter(self, facts: Facts) -> bool:
+        if facts.stores == "global":
+            return False
+        if facts.stores == "generic":
+            return bool(self.spaces - {"global"})
+        return super()._stores_matter(facts)
