@@ -115,6 +115,7 @@ extern "C" __global__ void ways(const float *in, float *out, const double2 *wide
 @pytest.mark.parametrize("stride", [1, 2, 33])
 def test_a_kernel(block: int, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same results and counters as where nothing is kept as a sum."""
+    monkeypatch.setattr("gpusim.machine.chunk.PLAIN", 0)  # few threads are enough to be kept
     kernel = gpusim.compile(SOURCE)["ways"]
     grid, found = 7, []
     for kept in (True, False):
@@ -134,3 +135,14 @@ def test_a_kernel(block: int, stride: int, monkeypatch: pytest.MonkeyPatch) -> N
     assert found[0][0] == found[1][0]
     assert found[0][1].tobytes() == found[1][1].tobytes()
     assert found[0][1].any()
+
+
+@pytest.mark.parametrize("plain", [0, 1 << 16])
+def test_of_threads_that_store_to_one_place_the_last_wins(plain: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpusim.machine.chunk.PLAIN", plain)
+    source = """extern "C" __global__ void one(int *out, short *half) {
+        out[blockIdx.x] = threadIdx.x + blockIdx.x; half[3 * blockIdx.x] = threadIdx.x; }"""
+    out, half = np.zeros(6, np.int32), np.zeros(18, np.int16)
+    gpusim.compile(source)["one"].launch(6, 64, [out, half])
+    assert out.tolist() == [63 + block for block in range(6)]
+    assert half.tolist() == [63, 0, 0] * 6

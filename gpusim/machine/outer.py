@@ -582,6 +582,8 @@ class Spread:
 
     def put(self, table: Array, first: int, values: Array) -> None:
         """Write elements; of threads with the same one the last wins."""
+        if self.shape[1] == 1:
+            values = values[:, -1:]
         wide = np.broadcast_to(values, self.shape)
         if self.run == 1:
             self._table(table, first)[self.index] = wide
