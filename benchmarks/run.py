@@ -39,6 +39,8 @@ LAUNCHED = {
     "matmul_naive": 256, "matmul_naive_swapped": 256, "matmul_smem": 256, "matmul_thread_tile": 256, "matmul_vec4": 256,
     "matmul_double_buffer": 256, "matmul_warp_tile": 256,
 }  # fmt: skip
+IRREGULAR = Path(__file__).with_name("irregular.cu")
+IRREGULAR_THREADS, IRREGULAR_TURNS = 1 << 18, 256
 # sizes beside Numba's simulator, whose time is that of its threads' begin where they do little
 SIMULATED = {"hist_shared_random": (1 << 20, 1 << 24)}
 
@@ -119,7 +121,22 @@ def show_launches(repeats: int) -> None:
         )
         job = numpy_job(name, args)
         ratio = f"{seconds / best_of(5 * repeats, job)[0]:,.0f}" if job is not None else "-"
-        print(f"{name:28}{size:>10}{ratio:>10}{result.metrics[EXECUTED] / seconds / 1e6:>16,.0f}{seconds:>10.3f}")
+        show_launch(name, size, ratio, result, seconds)
+    module, n = gpusim.compile(IRREGULAR), IRREGULAR_THREADS
+    rng = np.random.default_rng(1)
+    starts = {
+        "escape": rng.uniform(-2, 2, 2 * n).astype(np.float32),
+        "collatz": rng.integers(1, 1 << 16, n).astype(np.uint32),
+    }
+    for name, start in starts.items():
+        args = [start, np.zeros(n, np.int32), np.int32(n), np.int32(IRREGULAR_TURNS)]
+        seconds, result = best_of(repeats, lambda k=module[name], a=args: k.launch(n // 256, 256, a))
+        show_launch(f"irregular: {name}", n, "-", result, seconds)
+
+
+def show_launch(name: str, size: int, ratio: str, result: Any, seconds: float) -> None:
+    """One row of the table of launches."""
+    print(f"{name:28}{size:>10}{ratio:>10}{result.metrics[EXECUTED] / seconds / 1e6:>16,.0f}{seconds:>10.3f}")
 
 
 def show_numba(repeats: int) -> None:
