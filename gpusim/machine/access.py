@@ -16,7 +16,7 @@ from gpusim.machine.memory import DeviceMemory
 from gpusim.machine.outer import Outer, plain, words_of
 from gpusim.machine.places import LoadGroup, SharedPlaces
 from gpusim.sass.form import MemoryOp
-from gpusim.sass.numeric import progression
+from gpusim.sass.numeric import either, progression
 
 Array = np.ndarray[Any, Any]
 u32, u64, i64 = np.uint32, np.uint64, np.int64
@@ -145,7 +145,7 @@ class Accesses:
             wide_mask = np.broadcast_to(mask, shape)
             first = int(np.argmax(wide_mask))
             offsets = np.broadcast_to(offsets, shape)
-            offsets = np.where(wide_mask, offsets, offsets.reshape(-1)[first])
+            offsets = either(wide_mask, offsets, offsets.reshape(-1)[first])
         low, high = int(offsets.min()), int(offsets.max())
         if width > 1 and int(np.bitwise_or.reduce(offsets, axis=None)) & (width - 1):
             bad = ((offsets & (width - 1)) != 0) & self._exact(mask)
@@ -180,7 +180,7 @@ class Accesses:
     def _check_shared(self, index: int, addresses: Array, mask: Array | None, width: int) -> Array:
         offsets = addresses.astype(i64)
         if mask is not None:
-            addresses = offsets = np.where(mask, offsets, self.shared_start)
+            addresses = offsets = either(mask, offsets, self.shared_start)
         if width > 1 and int(np.bitwise_or.reduce(addresses, axis=None)) & (width - 1):
             bad = ((offsets & (width - 1)) != 0) & self._exact(mask)
             raise self._fault(index, f"misaligned {width}-byte access", bad, offsets, "shared")
@@ -271,7 +271,7 @@ class Accesses:
     def _local_units(self, index: int, op: MemoryOp, address: Array, mask: Array | None) -> Array:
         offsets = address.astype(i64)
         if mask is not None:
-            offsets = np.where(mask, offsets, 0)
+            offsets = either(mask, offsets, 0)
         bad = (offsets & (op.width - 1)) != 0
         if bad.any():
             raise self._fault(index, f"misaligned {op.width}-byte access", bad & self._exact(mask), address, "local")
@@ -401,7 +401,7 @@ class Accesses:
         result = self._nothing(op)
         for space, where, lanes in self._split(address, mask):
             loaded = self.load(index, self._as(op, space), where, lanes)
-            result = tuple(np.where(lanes, new, old) for new, old in zip(loaded, result, strict=True))
+            result = tuple(either(lanes, new, old) for new, old in zip(loaded, result, strict=True))
         return result
 
     def _generic_store(
@@ -423,7 +423,7 @@ class Accesses:
                 if space != "global" and op.element in ("f16", "bf16"):
                     continue  # not done there: the predicate sends such lanes to a loop over compare-and-swap
                 got = self.atomic(index, self._as(op, space), where, lanes, *values)
-                result = tuple(np.where(lanes, new, old) for new, old in zip(got, result, strict=True))
+                result = tuple(either(lanes, new, old) for new, old in zip(got, result, strict=True))
             return result
         if not self._anyone(mask):
             self._event(index, op, op.space, address.astype(i64), mask)

@@ -15,6 +15,7 @@ u32 = np.uint32
 NOWHERE = np.int32(1 << 30)  # an address that no lane stands at
 MOST_PLACES = 16  # addresses at which lanes wait up to which it is worked out what they may read
 PLAIN = 4096
+EACH_BYTE = np.uint64(0x0101010101010101)
 ELEMENTS = 1024  # more than there are registers and predicates
 ZERO: Array = np.zeros((1, 1), u32)
 NEVER: Array = np.zeros((1, 1), bool)
@@ -28,6 +29,31 @@ def shrink_rows(mask: Array) -> Array:
     if mask.shape[0] > 1 and bool((mask == mask[:1]).all()):
         return mask[:1]
     return mask
+
+
+def _words(mask: Array) -> Array:
+    """A mask (b, T) as (b, warps, 4) words of eight lanes."""
+    return np.ascontiguousarray(mask).view(np.uint64).reshape(mask.shape[0], -1, 4)
+
+
+def by_warp(mask: Array) -> Array:
+    """Whether any lane of each warp is set: (b, T) -> (b, warps)."""
+    words = _words(mask)
+    return ((words[:, :, 0] | words[:, :, 1]) | (words[:, :, 2] | words[:, :, 3])) != 0
+
+
+def lanes_by_warp(mask: Array) -> Array:
+    """How many lanes of each warp are set: (b, T) -> (b, warps)."""
+    words = _words(mask)
+    eight = (words[:, :, 0] + words[:, :, 1]) + (words[:, :, 2] + words[:, :, 3])  # up to four in each byte
+    return eight * EACH_BYTE >> np.uint64(56)
+
+
+def to_lanes(warps: Array) -> Array:
+    """Truth values by warp in all lanes: (b, warps) -> (b, T)."""
+    words: Array = np.empty((*warps.shape, 4), np.uint64)
+    words[...] = (warps.astype(np.uint64) * EACH_BYTE)[:, :, None]
+    return words.view(bool).reshape(warps.shape[0], -1)
 
 
 class Chunk:
@@ -136,7 +162,7 @@ class Chunk:
             repeat = self.blocks // mask.shape[0]
             wide = np.broadcast_to(mask, (mask.shape[0], self.threads))
             self.lane_count = int(np.count_nonzero(wide)) * repeat
-            self.warp_count = int(np.count_nonzero(wide.reshape(-1, self.warps, 32).any(axis=2))) * repeat
+            self.warp_count = int(np.count_nonzero(by_warp(wide))) * repeat
         self.w = None if mask is self.alive else mask
 
     def set_alive(self, mask: Array | None) -> None:
@@ -154,9 +180,7 @@ class Chunk:
 
     def warp_any(self, mask: Array) -> Array:
         """Lanes of warps in which any lane is set."""
-        if mask.shape[1] == 1:
-            return mask
-        return np.repeat(mask.reshape(mask.shape[0], -1, 32).any(axis=2), 32, axis=1)
+        return mask if mask.shape[1] == 1 else to_lanes(by_warp(mask))
 
     def warp_write_mask(self) -> Array:
         """Whole warps with any executing lane: what a uniform register is written under."""
@@ -189,8 +213,7 @@ class Chunk:
     def warp_total(self, mask: Array) -> int:
         """Warps with any lane set."""
         wide = np.broadcast_to(mask, (mask.shape[0], self.threads))
-        warps = np.count_nonzero(wide.reshape(mask.shape[0], -1, 32).any(axis=2))
-        return int(warps) * (self.blocks // mask.shape[0])
+        return int(np.count_nonzero(by_warp(wide))) * (self.blocks // mask.shape[0])
 
     def guarded(self, index: int, mask: Array) -> int:
         """Count the lanes in which instruction ``index`` is predicated on; returns that number."""

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from gpusim.errors import ExecutionError
-from gpusim.machine.chunk import shrink_rows
+from gpusim.machine.chunk import by_warp, lanes_by_warp, shrink_rows, to_lanes
 from gpusim.machine.lanes import Lanes
 from gpusim.machine.turns import (
     ASIDE,
@@ -41,6 +41,7 @@ from gpusim.machine.turns import (
     STEP,
 )
 from gpusim.machine.waiting import PATIENCE, Waiting
+from gpusim.sass.numeric import either
 
 Array = np.ndarray[Any, Any]
 u32, i32 = np.uint32, np.int32
@@ -82,11 +83,10 @@ class Flow(Waiting):
         self.turns += 1
         if self.turns >= PATIENCE:
             running = self._lose_patience(running)
-        places = np.where(running, self.place, NOWHERE)
+        places = either(running, self.place, NOWHERE)
         address = int(places.min())
         chosen = places == address
-        others = running & ~chosen
-        self.next_other = int(np.where(others, self.place, NOWHERE).min()) if others.any() else int(NOWHERE)
+        self.next_other = int(either(chosen, NOWHERE, places).min())
         chosen = shrink_rows(chosen)
         alive = chunk.alive_mask()
         if same_lanes(chosen, alive):
@@ -116,10 +116,10 @@ class Flow(Waiting):
         waiting = ready & ~chunk.warp_any(running | (self.status == ASIDE))
         if not waiting.any():
             return running
-        stamps = np.where(waiting, self.order, i32(-1))
+        stamps = either(waiting, self.order, i32(-1))
         chosen = waiting & (stamps == self._warp_max(stamps))
         self.yielded = self.yielded & ~chosen
-        self.status = np.where(chosen, RUNNING, self.status)
+        self.status = either(chosen, RUNNING, self.status)
         return self.status == RUNNING
 
     def _unstick(self) -> Array:
@@ -130,9 +130,9 @@ class Flow(Waiting):
         stuck = waiting & ~self.chunk.warp_any((self.status != EXITED) & ~waiting)
         if stuck.any():
             self.caveats.add(RECURSION_CAVEAT)
-            chosen = stuck & (self.place == self._warp_max(np.where(stuck, self.place, i32(-1))))
-            self.place = np.where(chosen, self.place + i32(STEP), self.place)
-            self.status = np.where(chosen, RUNNING, self.status)
+            chosen = stuck & (self.place == self._warp_max(either(stuck, self.place, i32(-1))))
+            self.place = either(chosen, self.place + i32(STEP), self.place)
+            self.status = either(chosen, RUNNING, self.status)
         return self.status == RUNNING
 
     def _deadlock(self) -> ExecutionError:
@@ -175,17 +175,21 @@ class Flow(Waiting):
         taken = shrink_rows(chunk.wide(taken))
         fallen = active & ~taken
         self._separate(address)
-        taken_warps, fallen_warps = chunk.warp_any(taken), chunk.warp_any(fallen)
+        taken_warps, fallen_warps = by_warp(taken), by_warp(fallen)
         mixed = taken_warps & fallen_warps
-        divergent = chunk.warp_total(mixed)
-        all_taken = chunk.warp_total(taken_warps) - divergent
-        all_fallen = chunk.warp_total(fallen_warps) - divergent
-        self.place = np.where(taken, i32(target), np.where(fallen, i32(following), self.place))
+        divergent = self._total(mixed)
+        all_taken = self._total(taken_warps) - divergent
+        all_fallen = self._total(fallen_warps) - divergent
+        self.place = either(active, either(taken, i32(target), i32(following)), self.place)
         if divergent:
-            fewer = self._warp_count(taken) < self._warp_count(fallen)
-            waiting = np.where(fewer, fallen, taken) & mixed
+            fewer = lanes_by_warp(taken) < lanes_by_warp(fallen)
+            waiting = (to_lanes(mixed & fewer) & fallen) | (to_lanes(mixed & ~fewer) & taken)
             self._put_aside(waiting, taken, retried)
         return self.pick(), all_taken, all_fallen, divergent
+
+    def _total(self, warps: Array) -> int:
+        """Of all blocks, for truth values by warp."""
+        return int(np.count_nonzero(warps)) * (self.chunk.blocks // warps.shape[0])
 
     def scatter(self, targets: Array, address: int) -> tuple[int | None, int, int]:
         """Each executing lane goes to its own address (indirect branch, return).
@@ -203,7 +207,7 @@ class Flow(Waiting):
         self._separate(address)
         turn = self._turns(wide, active)
         later = active & (turn > 0)
-        self.place = np.where(active, wide, self.place)
+        self.place = either(active, wide, self.place)
         for number in range(int(turn.max()), 0, -1):
             self._put_aside(later & (turn == number), later)
         split = chunk.warp_total(chunk.warp_any(later))
@@ -225,7 +229,7 @@ class Flow(Waiting):
             return following
         self._keep(following)
         self._part(chunk.wide(leaving))
-        self.status = np.where(leaving, EXITED, self.status)
+        self.status = either(leaving, EXITED, self.status)
         chunk.set_alive(alive)
         if not alive.any():
             return None
@@ -242,7 +246,7 @@ class Flow(Waiting):
         if old is None or self.together:
             self.barriers[barrier] = active
             return
-        self.barriers[barrier] = shrink_rows(np.where(chunk.warp_any(active), active, old))
+        self.barriers[barrier] = shrink_rows(either(chunk.warp_any(active), active, old))
 
     def _members(self, barrier: int) -> Array:
         members = self.barriers[barrier]
@@ -273,15 +277,15 @@ class Flow(Waiting):
         here = members & complete & ~others
         self._forget(barrier, (here | others) & chunk.warp_any(self.yielded & self._members(barrier)))
         # those that complete the barrier go on with its members, and so do lanes that are none
-        self.place = np.where(active | here, i32(following), self.place)
-        self.status = np.where(here, RUNNING, self.status)
+        self.place = either(active | here, i32(following), self.place)
+        self.status = either(here, RUNNING, self.status)
         staying = staying & ~complete
-        self.place = np.where(staying, i32(address), self.place)
-        self.status = np.where(staying, AT_SYNC, self.status)
+        self.place = either(staying, i32(address), self.place)
+        self.status = either(staying, AT_SYNC, self.status)
         while others.any():
             self.caveats.add(RECURSION_CAVEAT)
-            group = others & (self.place == self._warp_max(np.where(others, self.place, i32(-1))))
-            self.place = np.where(group, self.place + i32(STEP), self.place)
+            group = others & (self.place == self._warp_max(either(others, self.place, i32(-1))))
+            self.place = either(group, self.place + i32(STEP), self.place)
             self._put_aside(group, group)
             others = others & ~group
         return self.pick()
@@ -335,10 +339,10 @@ class Flow(Waiting):
         self.yielded = self.yielded & ~(active & ~lanes)
         if not lanes.any():
             return self.go(following)
-        next_ones = ready & (self.order == self._warp_max(np.where(ready, self.order, i32(-1)))) & ~chunk.warp_any(free)
+        next_ones = ready & (self.order == self._warp_max(either(ready, self.order, i32(-1)))) & ~chunk.warp_any(free)
         self._put_aside(lanes, np.zeros((1, 1), bool))
         self.yielded = self.yielded & ~next_ones
-        self.status = np.where(next_ones, RUNNING, self.status)
+        self.status = either(next_ones, RUNNING, self.status)
         self._release_syncs()
         return self.pick()
 
@@ -356,7 +360,7 @@ class Flow(Waiting):
         members = self._members(origin)
         old = self.barriers[barrier]
         before = np.zeros((1, chunk.threads), bool) if old is None else old
-        self.barriers[barrier] = shrink_rows(np.where(chunk.warp_any(active), members, before))
+        self.barriers[barrier] = shrink_rows(either(chunk.warp_any(active), members, before))
 
     def set_barrier(self, barrier: int, word: Array, mask: Array | None) -> None:
         """BMOV to a barrier: the members are the bits of the first executing lane's word."""
@@ -368,7 +372,7 @@ class Flow(Waiting):
         members = (bits >> chunk.lane_ids.astype(u32) & u32(1)).astype(bool)
         old = self.barriers[barrier]
         before = np.zeros((1, chunk.threads), bool) if old is None else old
-        self.barriers[barrier] = shrink_rows(np.where(chunk.warp_any(active), members, before))
+        self.barriers[barrier] = shrink_rows(either(chunk.warp_any(active), members, before))
 
     def _release_syncs(self) -> None:
         """Let go every group whose barrier has all its living members waiting."""
@@ -397,11 +401,11 @@ class Flow(Waiting):
         """Lanes go on at ``address``: of them and the lanes of their warp that run, the fewer go first."""
         if not lanes.any():
             return
-        self.place = np.where(lanes, i32(address), self.place)
+        self.place = either(lanes, i32(address), self.place)
         running = (self.status == RUNNING) & self.chunk.warp_any(lanes)
-        fewer = self._warp_count(self.chunk.wide(lanes)) < self._warp_count(self.chunk.wide(running))
-        aside = np.where(fewer, running, lanes & self.chunk.warp_any(running))
-        self.status = np.where(lanes, RUNNING, self.status)
+        fewer = self._fewer(lanes, running)
+        aside = either(fewer, running, lanes & self.chunk.warp_any(running))
+        self.status = either(lanes, RUNNING, self.status)
         if aside.any():
             self._put_aside(aside, np.zeros((1, 1), bool))
 
@@ -415,7 +419,7 @@ class Flow(Waiting):
         following = address + STEP
         chunk = self.chunk
         if target is not None:
-            self.targets = np.where(chunk.active_mask(), i32(target), self.targets)
+            self.targets = either(chunk.active_mask(), i32(target), self.targets)
         if self.together:
             return following
         running = chunk.active_mask()
@@ -436,9 +440,9 @@ class Flow(Waiting):
         masks = self.warpsync_masks if target is None else self.collectives
         old = masks.pop(address, None)
         before = np.zeros((1, chunk.threads), bool) if old is None else old
-        masks[address] = np.where(chunk.warp_any(active), wanted, before)
+        masks[address] = either(chunk.warp_any(active), wanted, before)
         self._keep(address)
-        self.status = np.where(active, AT_WARPSYNC, self.status)
+        self.status = either(active, AT_WARPSYNC, self.status)
         self._release_syncs()
         return self.pick()
 
@@ -467,6 +471,6 @@ class Flow(Waiting):
         self.deferred = self.deferred | lanes
         self._keep(address)
         self.splits += 1
-        self.status = np.where(lanes, READY, self.status)
-        self.order = np.where(lanes, i32(self.splits), self.order)
+        self.status = either(lanes, READY, self.status)
+        self.order = either(lanes, i32(self.splits), self.order)
         chunk.set_active(shrink_rows(active & ~lanes))

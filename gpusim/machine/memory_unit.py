@@ -11,6 +11,7 @@ from gpusim.machine import mbarrier
 from gpusim.machine.access import Accesses
 from gpusim.machine.outer import plain
 from gpusim.sass.form import MemoryOp
+from gpusim.sass.numeric import either
 
 Array = np.ndarray[Any, Any]
 u32, u64, i64 = np.uint32, np.uint64, np.int64
@@ -127,7 +128,7 @@ class MemoryUnit(Accesses):
             if op.partial:
                 words = tuple(_first_bytes(word, op.width - left_out.view(i64) - 4 * k) for k, word in enumerate(words))
             if condition is not None:
-                words = tuple(np.where(condition, word, u32(0)) for word in words)
+                words = tuple(either(condition, word, u32(0)) for word in words)
         self._write(self.chunk.shared_flat, offsets + self.chunk.shared_rows, op.width, mask, words)
 
     def _copy_events(

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.machine.chunk import NOWHERE, Chunk
+from gpusim.machine.chunk import NOWHERE, Chunk, by_warp, lanes_by_warp, to_lanes
 from gpusim.machine.lanes import Lanes
+from gpusim.sass.numeric import either
 
 Array = np.ndarray[Any, Any]
 u32, i32, i8 = np.uint32, np.int32, np.int8
@@ -24,6 +25,7 @@ JOIN_CAVEAT = (
     "loop that is entered in the middle)"
 )
 STEP = 16
+FEW_WARPS = 4  # one in so many at most is looked at alone
 
 
 class Turns:
@@ -56,14 +58,14 @@ class Turns:
         if not self.together:
             return
         alive = self.chunk.alive_mask()
-        self.status = np.where(alive, RUNNING, EXITED)
+        self.status = either(alive, RUNNING, EXITED)
         self.place = np.full((1, self.chunk.threads), address, i32)
         self.order = np.zeros((1, self.chunk.threads), i32)
         self.together = False
 
     def _keep(self, address: int) -> None:
         """Note where the executing lanes stand."""
-        self.place = np.where(self.chunk.active_mask(), i32(address), self.place)
+        self.place = either(self.chunk.active_mask(), i32(address), self.place)
 
     def _put_aside(self, lanes: Array, joining: Array, retried: bool = False) -> None:
         """Lanes (one group a warp) wait for their turn, before all that wait already.
@@ -73,17 +75,40 @@ class Turns:
         they join all that wait at the same address (recording h200_access_more, kernels atoms_*).
         """
         self.splits += 1
-        ready = self.status == READY
-        latest = self._warp_max(np.where(ready, self.order, i32(-1)))
-        before = ready if retried else ready & (self.order == latest) & self.joinable
-        here = self._warp_max(np.where(lanes if retried else lanes & joining, self.place, i32(-1)))
-        united = before & (self.place == here)
+        before = (self.status, self.place, self.order, self.joinable, self.apart)
+        rows = np.flatnonzero(by_warp(lanes))
+        shape = (self.chunk.blocks, self.chunk.threads)
+        if lanes.shape != shape or len(rows) * FEW_WARPS > lanes.size // 32:
+            self.status, self.order, self.joinable, self.apart = self._aside(lanes, joining, retried, *before)
+            return
+
+        def part(state: Array) -> Array:
+            return np.broadcast_to(state, shape).reshape(-1, 32)[rows]
+
+        after = self._aside(part(lanes), part(joining), retried, *map(part, before))
+        for name, new in zip(("status", "order", "joinable", "apart"), after, strict=True):
+            state = getattr(self, name)
+            if state.shape != shape or not (state.flags.c_contiguous and state.flags.writeable):
+                state = np.broadcast_to(state, shape).copy()
+                setattr(self, name, state)
+            state.reshape(-1, 32)[rows] = new
+
+    def _aside(
+        self, lanes: Array, joining: Array, retried: bool, status: Array, place: Array, order: Array, joinable: Array,
+        apart: Array,
+    ) -> tuple[Array, Array, Array, Array]:  # fmt: skip
+        """Status, order, joinable and apart of lanes, after some of them were put aside."""
+        ready = status == READY
+        latest = self._warp_max(either(ready, order, i32(-1)))
+        before = ready if retried else ready & (order == latest) & joinable
+        here = self._warp_max(either(lanes if retried else lanes & joining, place, i32(-1)))
+        united = before & (place == here)
         if not retried:
-            self._note_doubt(lanes, united)
-        self.apart = np.where(united, self.order, np.where(lanes, i32(-1), self.apart))
-        self.status = np.where(lanes, READY, self.status)
-        self.order = np.where(lanes | united, i32(self.splits), self.order)
-        self.joinable = np.where(lanes, joining, self.joinable)
+            self._note_doubt(lanes, united, status, place)
+        apart = either(united, order, either(lanes, i32(-1), apart))
+        status = either(lanes, READY, status)
+        order = either(lanes | united, i32(self.splits), order)
+        return status, order, either(lanes, joining, joinable), apart
 
     def _part(self, ending: Array) -> None:
         """Where lanes that end have nobody beside them, the groups that wait next and had joined are two again.
@@ -94,19 +119,19 @@ class Turns:
         if not (self.apart >= 0).any():
             return
         ready = self.status == READY
-        latest = self._warp_max(np.where(ready, self.order, i32(-1)))
+        latest = self._warp_max(either(ready, self.order, i32(-1)))
         alone = self.chunk.warp_any(ending) & ~self.chunk.warp_any(self.chunk.active_mask() & ~ending)
         parting = ready & (self.order == latest) & (self.apart >= 0) & alone
-        self.order = np.where(parting, self.apart, self.order)
-        self.apart = np.where(parting, i32(-1), self.apart)
+        self.order = either(parting, self.apart, self.order)
+        self.apart = either(parting, i32(-1), self.apart)
 
-    def _note_doubt(self, lanes: Array, united: Array) -> None:
+    def _note_doubt(self, lanes: Array, united: Array, status: Array, place: Array) -> None:
         """Add a caveat where ``lanes`` stand with others that wait and it is not sure whether they join them."""
-        here = self._warp_max(np.where(lanes, self.place, i32(-1)))
-        same = (self.status == READY) & ~lanes & (self.place == here)
+        here = self._warp_max(either(lanes, place, i32(-1)))
+        same = (status == READY) & ~lanes & (place == here)
         if same.any():
-            running = (self.status == RUNNING) & ~lanes
-            alone = self._warp_count(self.chunk.wide(running)) == 1
+            running = (status == RUNNING) & ~lanes
+            alone = to_lanes(lanes_by_warp(np.broadcast_to(running, lanes.shape)) == 1)
             if (same & (~united | alone)).any():
                 self.caveats.add(JOIN_CAVEAT)
 
@@ -126,14 +151,14 @@ class Turns:
         while left.any():
             group = left & (targets == Lanes(self.chunk, left).first_active(targets))
             rest = left & ~group
-            large = self._warp_count(group) > self._warp_count(rest)
+            large = self._fewer(rest, group)
             other = rest & (targets == Lanes(self.chunk, rest).first_active(targets))
-            group = np.where(large & self.chunk.warp_any(rest), other, group)
-            turn = np.where(group, i32(number), turn)
+            group = either(large & self.chunk.warp_any(rest), other, group)
+            turn = either(group, i32(number), turn)
             left, number = left & ~group, number + 1
         return turn
 
-    @staticmethod
-    def _warp_count(lanes: Array) -> Array:
-        """How many lanes of each warp, in all its lanes."""
-        return np.repeat(lanes.reshape(lanes.shape[0], -1, 32).sum(axis=2, dtype=i32), 32, axis=1)
+    def _fewer(self, lanes: Array, others: Array) -> Array:
+        """Whether a warp has fewer of these lanes than of the others, in all its lanes."""
+        one, other = (lanes_by_warp(self.chunk.wide(each)) for each in (lanes, others))
+        return to_lanes(one < other)

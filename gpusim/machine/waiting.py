@@ -10,6 +10,7 @@ from gpusim.errors import ExecutionError
 from gpusim.machine.barriers import BlockBarriers
 from gpusim.machine.chunk import Chunk, shrink_rows
 from gpusim.machine.turns import ASIDE, AT_BARRIER, EXITED, HELD, NOWHERE, READY, RUNNING, STEP, Turns
+from gpusim.sass.numeric import either
 
 Array = np.ndarray[Any, Any]
 i32 = np.int32
@@ -62,7 +63,7 @@ class Waiting(Turns):
                 raise self._deadlock()
             self.forced = self.forced | aside
         self.turns = 0
-        self.status = np.where(aside, RUNNING, self.status)
+        self.status = either(aside, RUNNING, self.status)
         return np.asarray(self.status == RUNNING)
 
     def _lose_patience(self, running: Array) -> Array:
@@ -76,13 +77,13 @@ class Waiting(Turns):
             self.caveats.add(SPIN_CAVEAT)
             self.splits += 1
             swapped = waiting & self.chunk.warp_any(siblings)
-            self.status = np.where(swapped, READY, np.where(siblings, RUNNING, self.status))
-            self.order = np.where(swapped, i32(0), self.order)
+            self.status = either(swapped, READY, either(siblings, RUNNING, self.status))
+            self.order = either(swapped, i32(0), self.order)
         else:
-            chosen = running & (self.place == np.where(running, self.place, NOWHERE).min())
+            chosen = running & (self.place == either(running, self.place, NOWHERE).min())
             if not (waiting & ~chosen).any():
                 return running
-            self.status = np.where(chosen, ASIDE, self.status)
+            self.status = either(chosen, ASIDE, self.status)
         running = np.asarray(self.status == RUNNING)
         return running if running.any() else self._wake()
 
@@ -98,7 +99,7 @@ class Waiting(Turns):
             return address
         self._separate(address)
         self._keep(address)
-        self.status = np.where(lanes, HELD, self.status)
+        self.status = either(lanes, HELD, self.status)
         going = shrink_rows(active & ~lanes)
         if not going.any():
             return self.pick()
@@ -125,8 +126,8 @@ class Waiting(Turns):
         self._keep(following)
         if count is not None or named.expected or number.any():
             named.announce(number, count, arriving, where)
-        self.status = np.where(arriving, AT_BARRIER, self.status)
-        named.number = np.where(arriving, number, named.number)
+        self.status = either(arriving, AT_BARRIER, self.status)
+        named.number = either(arriving, number, named.number)
         self._release_barrier()
         return self.pick()
 
@@ -148,13 +149,13 @@ class Waiting(Turns):
         if not free.any():
             return
         free = shrink_rows(free)
-        self.status = np.where(free, RUNNING, self.status)
+        self.status = either(free, RUNNING, self.status)
         # lanes of one warp that stood at different barriers go on one group after the other
         rows = max(free.shape[0], self.place.shape[0])
-        place = np.broadcast_to(np.where(free, self.place, NOWHERE), (rows, self.chunk.threads))
+        place = np.broadcast_to(either(free, self.place, NOWHERE), (rows, self.chunk.threads))
         lowest = np.repeat(place.reshape(rows, -1, 32).min(axis=2), 32, axis=1)
         later = free & (place != lowest)
         if later.any():
             self.splits += 1
-            self.status = np.where(later, READY, self.status)
-            self.order = np.where(later, i32(self.splits), self.order)
+            self.status = either(later, READY, self.status)
+            self.order = either(later, i32(self.splits), self.order)

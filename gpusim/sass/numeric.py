@@ -64,10 +64,32 @@ def select(mask: Array, yes: Array, no: Array) -> Array:
             result[...] = no
             result[:, columns] = yes[:, columns] if yes.shape[1] > 1 else yes
             return result
-    return np.where(mask, yes, no)
+    return either(mask, yes, no)
 
 
-FEW = 4096  # elements from which on slices are faster than masks
+FEW = 4096  # elements from which on slices are faster than masks, and bits than np.where
+_PLAIN = (np.ndarray, np.generic, int)
+_WORDS: dict[int, tuple[Any, Any]] = {1: (np.int8, np.uint8), 4: (i32, u32), 8: (i64, u64)}
+
+
+def either(mask: Array, yes: Any, no: Any) -> Array:
+    """np.where, by bits where arrays are large: its branch for each element takes several times as long if masks are
+    irregular."""
+    if type(mask) is not np.ndarray or not (isinstance(yes, _PLAIN) and isinstance(no, _PLAIN)):
+        return np.where(mask, yes, no)
+    yes, no = np.asarray(yes), np.asarray(no)
+    kind = yes.dtype
+    if max(mask.size, yes.size, no.size) < FEW or kind != no.dtype or kind.itemsize not in _WORDS:
+        return np.where(mask, yes, no)
+    signed, word = _WORDS[kind.itemsize]
+    chosen = np.negative(mask.view(np.int8)).astype(signed, copy=False).view(word)  # all ones where the mask is set
+    yes, no = yes.view(word), no.view(word)
+    bits = (yes ^ no) & chosen
+    if bits.shape == no.shape or no.ndim == 0:
+        bits ^= no
+    else:
+        bits = bits ^ no
+    return bits.view(kind)
 
 
 def progression(mask: Array) -> slice | None:
