@@ -27,7 +27,7 @@ DATA = Path(__file__).parent / "data"
 RECORDINGS = (
     "h200_catalogue", "h200_control", "h200_groups", "h200_flow", "h200_flow_more", "h200_flow_barriers",
     "h200_locks", "h200_calls", "h200_barriers", "h200_mbarrier", "h200_flow_held",
-    "h200_transfers", "h200_calibrate", "h200_unseen", "h200_unseen_more", "h200_unseen_fourth",
+    "h200_transfers", "h200_calibrate", "h200_unseen", "h200_unseen_more", "h200_unseen_fourth", "h200_moves",
 )  # fmt: skip
 
 # The plain hardware counter of conflicts also sees arbitration between warps, a few events that change from run to run;
@@ -48,6 +48,7 @@ WINNERS = {"lock_inside/locks/4"}
 UNDECIDED = {
     "and_or_nested", "async_copy", "call_loop", "indirect_loop", "loop_break", "loop_return", "loop_states",
     "or_and_loop", "recurse_bits", "recurse_mutual", "recursion_by_pointer", "switch_loop",
+    "moves_95", "moves_105", "moves_132",
 }  # fmt: skip
 # Lanes that return from different depths of recursion together do so otherwise when the code is instrumented than when
 # the plain hardware counters are read; the first is what is modelled.

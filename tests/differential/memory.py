@@ -8,9 +8,11 @@ tell ways of simulating apart, but are not compared with hardware.
 from __future__ import annotations
 
 import random
+import re
 
 import numpy as np
 
+RACES = re.compile(r"(s|q)\[|atomicAdd\(&(q|both)|both\[(?!i\] )")
 WORDS = 1024
 MOST_THREADS = 5120
 HEAD = """extern "C" __global__ void {name}(const int *in, int *both, float *out, int *last)
@@ -118,10 +120,64 @@ class Writer:
         return HEAD.format(name=name) + "\n".join(self.lines) + "\n}\n"
 
 
-def source(first_seed: int, count: int) -> tuple[str, list[str]]:
+class Ordered(Writer):
+    """Writes one whose results and counters do not depend on the order of execution: to be compared with hardware.
+
+    A thread stores to places of its own, shared memory changes between barriers, and what is added to is not read
+    before the end.
+    """
+
+    def statement(self, depth: int) -> None:
+        """One statement without a race."""
+        before = len(self.lines), list(self.integers), list(self.floats), self.count
+        while True:
+            super().statement(depth)
+            fresh = self.lines[before[0] :]
+            if not any(RACES.match(line) for line in fresh):
+                break
+            del self.lines[before[0] :]
+            self.integers, self.floats, self.count = list(before[1]), list(before[2]), before[3]
+            if self.random.random() < 0.5:
+                self.stored(depth)
+                break
+        # what this thread alone stores to is what it alone reads
+        self.lines[before[0] :] = [re.sub(r"both\[.*\]", "both[i]", line) for line in self.lines[before[0] :]]
+
+    def stored(self, depth: int) -> None:
+        """Stores and additions whose order does not matter."""
+        integer, number = self.random.choice(self.integers), self.random.choice(self.floats)
+        kind = self.random.randrange(5 if depth == 0 else 2)
+        if kind == 0:
+            self.lines.append(f"both[i] = {integer} & 1023;")
+        elif kind == 1:
+            self.lines.append(f"atomicAdd(&bins[{self.place(127)}], {self.random.choice(['1', integer])});")
+        elif kind == 2:
+            self.lines.append(f"__syncthreads(); s[t ^ {self.random.choice([0, 1, 5])}] = {number}; __syncthreads();")
+        elif kind == 3:
+            fields = ", ".join(self.random.choice(self.floats) for _ in range(4))
+            self.lines.append(
+                f"__syncthreads(); if (t < 64) ((float4 *)s)[t] = make_float4({fields}); __syncthreads();"
+            )
+        else:
+            self.lines.append(f"__syncthreads(); if (t < 128) q[t] = {integer}; __syncthreads();")
+
+    def kernel(self, name: str) -> str:
+        """The whole kernel."""
+        for _ in range(self.random.randint(6, 22)):
+            self.statement(0)
+        for k in range(4):
+            self.lines.append(f"out[i * 4 + {k}] += {self.random.choice(self.floats)};")
+        self.lines.append(f"both[i] += {self.random.choice(self.integers)};")
+        self.lines.append("__syncthreads(); if (t < 128 && bins[t]) atomicAdd(&last[t * 2], bins[t]);")
+        start = "__shared__ int bins[128];\nfor (int j = t; j < 128; j += blockDim.x) bins[j] = 0;\n__syncthreads();"
+        head = HEAD.format(name=name).replace("__syncthreads();", start)
+        return head + "\n".join(self.lines) + "\n}\n"
+
+
+def source(first_seed: int, count: int, writer: type[Writer] = Writer) -> tuple[str, list[str]]:
     """Text and kernel names of ``count`` kernels, seeds from ``first_seed`` on."""
     names = [f"moves_{seed}" for seed in range(first_seed, first_seed + count)]
-    return "\n".join(Writer(first_seed + k).kernel(name) for k, name in enumerate(names)), names
+    return "\n".join(writer(first_seed + k).kernel(name) for k, name in enumerate(names)), names
 
 
 def arguments() -> list[np.ndarray]:
