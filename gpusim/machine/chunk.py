@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 u32 = np.uint32
 NOWHERE = np.int32(1 << 30)  # an address that no lane stands at
 MOST_PLACES = 16  # addresses at which lanes wait up to which it is worked out what they may read
-PLAIN = 4096
+PLAIN = 4096  # threads of a chunk up to which block numbers are arrays: sums take longer than their elements
 EACH_BYTE = np.uint64(0x0101010101010101)
 ELEMENTS = 1024  # more than there are registers and predicates
 ZERO: Array = np.zeros((1, 1), u32)
@@ -86,6 +86,7 @@ class Chunk:
         self._hook()
 
     def _hook(self) -> None:
+        """What is asked of the engine, without one."""
         # (bank, offset, base) -> words of a constant bank at run-time addresses; set by the engine
         self.constant_load: Callable[[int, int, Array], Array] = lambda bank, offset, base: ZERO
         # elements live before the instruction at an address, and where each lane stands; set by the engine

@@ -52,7 +52,7 @@ class Counting:
         """Find the slice and write both."""
         part = slice_of(program)
         boxes = None if part is None else compile_program(program, part, BoxWriter)
-        less = aside_of(program)
+        less = aside_of(program, part)
         aside = None if less is None else compile_program(program, less)
         return cls(program, part, boxes, compile_program(program, part), aside)
 

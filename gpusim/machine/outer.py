@@ -23,6 +23,8 @@ Array = np.ndarray[Any, Any]
 WORDS = (np.dtype(np.uint32), np.dtype(np.int32), np.dtype(np.uint64), np.dtype(np.int64))
 U64 = np.dtype(np.uint64)
 TRUE, FALSE = np.full((1, 1), True), np.full((1, 1), False)
+TRUE.setflags(write=False)
+FALSE.setflags(write=False)
 Sum = tuple[int, "Numbers | None", "Numbers | None"]  # constant, by block, by thread
 
 
@@ -480,7 +482,7 @@ def _difference(a: Any, b: Any) -> tuple[int, int] | None:
 
 
 def _truth(value: Any) -> Array:
-    """A predicate that is the same for all; do not change it."""
+    """A predicate that is the same for all."""
     return TRUE if value else FALSE
 
 

@@ -18,7 +18,7 @@ from gpusim.machine.outer import words_of
 from gpusim.sass.form import MemoryOp
 
 Array = np.ndarray[Any, Any]
-REMEMBERED = 1024
+REMEMBERED, GROUPS = 1024, 64  # addresses, and groups at some addresses
 FEW = 4096  # threads of a chunk up to which element numbers of all blocks are kept
 MOST_WORDS = 1 << 15  # words that are loaded in one go: beyond, moving them takes the time
 
@@ -94,6 +94,8 @@ class SharedPlaces:
         key = (group, *(base.tobytes() for base in bases))
         known = self._groups.get(key)
         if known is None:
+            if len(self._groups) >= GROUPS:
+                self._groups.clear()
             places = zip(group.indices, group.ops, group.bases, group.offsets, strict=True)
             offsets = [check(index, op, bases[base] + offset) for index, op, base, offset in places]
             known = self._groups[key] = GroupPlaces(group, offsets, self.chunk)

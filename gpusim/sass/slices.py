@@ -139,12 +139,11 @@ def slice_of(program: Program) -> Slice | None:
     return _Slicer(program).run() if _control_known(program) else None
 
 
-def aside_of(program: Program) -> Slice | None:
+def aside_of(program: Program, whole: Slice | None) -> Slice | None:
     """The slice that counters depend on if no global memory that a needed instruction reads is stored to meanwhile.
 
-    None where that needs as many instructions as :func:`slice_of`.
+    None where that needs as many instructions as the ``whole`` one, :func:`slice_of`'s.
     """
-    whole = slice_of(program)
     if whole is None or not whole.reads_global:
         return None
     found = _Aside(program).run()
