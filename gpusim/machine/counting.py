@@ -6,6 +6,7 @@ decision that depends on data is executed block by block, computing only the pro
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import product
@@ -273,15 +274,15 @@ class ReadBack(GpusimError):
 class _Apart:
     """Listens to a launch whose stores to global memory are left out: raises ReadBack where one may be read.
 
-    Buffers tell stores and loads apart, whichever comes first.
+    Buffers tell stores and loads apart, whichever comes first.  Processes that share the launch see what the others do
+    at once: one may wait for what another one would have stored.
     """
 
     repeats = True
 
     def __init__(self, device: DeviceMemory, part: Slice) -> None:
         self.device, self.slice = device, part
-        self.read: set[int] = set()
-        self.stored: set[int] = set()
+        self.read, self.stored = (mmap.mmap(-1, max(1, len(device.buffers))) for _ in range(2))  # a byte a buffer
 
     def access(self, event: Access, again: int = 1) -> None:
         if event.space != "global" or (event.mask is not None and not event.mask.any()):
@@ -293,29 +294,28 @@ class _Apart:
         if event.mask is not None:
             shape = np.broadcast_shapes(places.shape, event.mask.shape)
             places = np.broadcast_to(places, shape)[np.broadcast_to(event.mask, shape)]
-        low, high = least_and_most(places)
-        (self.read if needed else self.stored).update(self.device.between(low, high))
-        self.settle()
+        mine, others = (self.read, self.stored) if needed else (self.stored, self.read)
+        for buffer in self.device.between(*least_and_most(places)):
+            mine[buffer] = 1
+            if others[buffer]:
+                self.settle()
 
     def settle(self) -> None:
-        """Raise ReadBack if a buffer is on both sides."""
-        if not self.read.isdisjoint(self.stored):
+        """Raise ReadBack if a buffer is on both sides; two processes may have looked too early."""
+        if any(read and stored for read, stored in zip(self.read[:], self.stored[:], strict=True)):
             raise ReadBack("memory that the kernel writes is read again")
 
     def branch(self, event: Branch) -> None:
         """Branches access nothing."""
 
     def begin_part(self) -> None:
-        """What other processes read and store is merged."""
+        """What other processes read and store is known to all."""
 
-    def part(self) -> tuple[set[int], set[int]]:
-        """What was read and stored, for :meth:`merge`."""
-        return self.read, self.stored
+    def part(self) -> None:
+        """Nothing is left to be merged."""
 
-    def merge(self, part: tuple[set[int], set[int]]) -> None:
-        """Add what another process read and stored."""
-        self.read |= part[0]
-        self.stored |= part[1]
+    def merge(self, part: None) -> None:
+        """Nothing is left to be merged."""
 
 
 @dataclass
