@@ -18,6 +18,7 @@ from gpusim.sass.numeric import (
     canonical64,
     choose_extreme,
     f32,
+    f64,
     flush,
     fma32,
     fused_bits,
@@ -37,9 +38,12 @@ def _finisher(form: Form) -> tuple[bool, bool]:
     return form.flag("FTZ"), form.flag("SAT")
 
 
-def _binary32(form: Form, operation: Any) -> Semantics:
+def _binary32(form: Form, operation: Any, product: bool = False, modes: tuple[str, ...] = ()) -> Semantics:
+    """d = operation(a, b, rounding mode); ``product``: it multiplies; ``modes``: those that are known, if not all."""
     ftz, sat = _finisher(form)
     mode = _rounding(form)
+    if modes and mode not in modes:
+        raise form.refuse(f"a scaled product under .{mode}")
     form.dest()
     form.source("f32")
     form.source("f32")
@@ -50,8 +54,8 @@ def _binary32(form: Form, operation: Any) -> Semantics:
         result = operation(a, b, mode)
         if ftz:
             result = flush(result)
-            if operation is mul32:
-                result = _flush_tiny(result, lambda scale: mul32(a * scale, b, mode))
+            if product:
+                result = _flush_tiny(result, lambda scale: operation(a * scale, b, mode))
         if sat:
             result = saturate(result)
         return canonical(result)
@@ -80,10 +84,24 @@ def float_add(form: Form) -> Semantics:
     return _binary32(form, add32)
 
 
+SCALES = {"D2": 1 / 2, "D4": 1 / 4, "D8": 1 / 8, "M4": 4.0, "M8": 8.0}
+
+
 @opcode("FMUL", "UFMUL")
 def float_multiply(form: Form) -> Semantics:
-    """d = a * b."""
-    return _binary32(form, mul32)
+    """d = a * b, with .D2 to .M8 times a power of two, which is how the compiler writes a factor after a product.
+
+    The scaled product is rounded once (recording h200_scaled_products).
+    """
+    scale = SCALES.get(form.choice(*SCALES, default=""))
+    if scale is None:
+        return _binary32(form, mul32, product=True)
+    factor = f64(scale)
+
+    def scaled(a: Array, b: Array, mode: str) -> Array:
+        return (a.astype(f64) * b.astype(f64) * factor).astype(f32)
+
+    return _binary32(form, scaled, product=True, modes=("RN",))
 
 
 @opcode("FFMA", "UFFMA")
