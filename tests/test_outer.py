@@ -146,3 +146,19 @@ def test_of_threads_that_store_to_one_place_the_last_wins(plain: int, monkeypatc
     gpusim.compile(source)["one"].launch(6, 64, [out, half])
     assert out.tolist() == [63 + block for block in range(6)]
     assert half.tolist() == [63, 0, 0] * 6
+
+
+@pytest.mark.parametrize("offset", [100, 2_000_000, 2**40])
+def test_shifts_of_unsigned_numbers_beyond_int64(offset: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpusim.machine.chunk.PLAIN", 0)
+    source = """extern "C" __global__ void shift(unsigned long long *out, long long offset) {
+        long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+        unsigned long long below = 4 * i - offset, page = blockIdx.x * 64ll - offset;
+        out[3 * i] = below >> 2; out[3 * i + 1] = page >> 5; out[3 * i + 2] = (below * 3) >> 1 | 1; }"""
+    grid, block = 20, 64
+    out = np.zeros(3 * grid * block, np.uint64)
+    gpusim.compile(source)["shift"].launch(grid, block, [out, np.int64(offset)])
+    below = [(4 * i - offset) % 2**64 for i in range(grid * block)]
+    pages = [(i // block * 64 - offset) % 2**64 for i in range(grid * block)]
+    expected = [[a >> 2, b >> 5, a * 3 % 2**64 >> 1 | 1] for a, b in zip(below, pages, strict=True)]
+    assert out.reshape(-1, 3).tolist() == expected

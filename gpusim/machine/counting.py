@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpusim.errors import GpusimError, UsageError
+from gpusim.machine import parallel
 from gpusim.machine.box import BoxEngine, BoxWriter
 from gpusim.machine.box_memory import Restart, World
 from gpusim.machine.compiled import Compiled, compile_program
@@ -267,7 +268,7 @@ class _Watch:
         pass
 
 
-class ReadBack(GpusimError):
+class ReadBack(parallel.Final):
     """What the kernel stores to global memory decides its counters."""
 
 

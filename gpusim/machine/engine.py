@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gpusim import native
-from gpusim.errors import ExecutionError
+from gpusim.errors import ExecutionError, GpusimError
 from gpusim.machine import mbarrier, parallel
 from gpusim.machine.batches import FEW, FEW_WITH_PRODUCTS
 from gpusim.machine.chunk import Chunk
@@ -217,6 +218,7 @@ class Engine(Control):
         """
         keep_freed_memory()
         parallel.reap()
+        parallel.launching.add(threading.get_ident())
         if native.wanted_at_once():
             native.load()
         before = time.perf_counter()
@@ -227,6 +229,7 @@ class Engine(Control):
                 [np.arange(a, b) if numbers is None else numbers[a:b] for a, b in pairwise(ends)], progress, total
             )
         finally:
+            parallel.launching.discard(threading.get_ident())
             native.spent(time.perf_counter() - before)
             tally = self.tally()
             self._let_go()
@@ -249,12 +252,17 @@ class Engine(Control):
         with np.errstate(all="ignore"):
             processes = min(self._processes(), len(pieces))
             if processes > 1 and self.kind not in self.compiled.conflicts:
+                sharing = parallel.Sharing(self, pieces, processes)
                 try:
-                    self._run_shared(parallel.Sharing(self, pieces, processes), tell)
+                    self._run_shared(sharing, tell)
                     return
                 except parallel.Conflict:
                     self.compiled.conflicts.add(self.kind)
-                    self._begin_anew()
+                except GpusimError as error:
+                    # it may come of what other processes wrote, or did not write yet
+                    if sharing.open or len(sharing.watches) == 1 or isinstance(error, parallel.Final):
+                        raise
+                self._begin_anew()
             for position, piece in enumerate(pieces):
                 self.run_chunk(piece)
                 tell(position)

@@ -384,6 +384,8 @@ def _right(a: Any, b: Any) -> Any:
         return None
     if value.low >> steps == value.high >> steps:
         return np.array([[value.low >> steps]], a.dtype)
+    if _small(value) is None:  # an unsigned number that reaches beyond int64
+        return None
     if value.columns is None:
         return outer(a.dtype, 0, Numbers((value.rows.values + value.c) >> steps), None)
     if value.rows.zeros >= steps:

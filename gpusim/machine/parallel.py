@@ -11,13 +11,17 @@ it, they get chunks that have not been begun.  Which blocks make a chunk does no
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import pickle
 import sys
 import time
 import warnings
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +50,14 @@ LARGEST_MEMORY = 1 << 30  # bytes of device memory up to which every word of it 
 
 class Conflict(Exception):
     """Parts of the grid do not leave each other's memory alone."""
+
+
+class Final(GpusimError):
+    """What executing the launch in one process would not change."""
+
+
+class Failure(ExecutionError, Final):
+    """A process did not do what it was started for."""
 
 
 def workers() -> int:
@@ -85,6 +97,11 @@ class Words:
         for word in range(max(1, width // 4)):
             self.set[first + word if word else first] = True
         self.high = max(self.high, int(first.max()) + max(1, width // 4) - 1)
+
+    def has(self, places: Array, width: int) -> bool:
+        """Whether any word of such accesses is set."""
+        first = plain(places) >> 2
+        return any(bool(self.set[first + word].any()) for word in range(max(1, width // 4)))
 
     def meets(self, other: Words) -> bool:
         """Whether any word is set in both."""
@@ -128,6 +145,8 @@ class Watch:
         self.sums: Array = np.frombuffer(mmap.mmap(-1, 4 * count), np.uint32)
         self.loads: dict[int, _Loads] = {}  # by instruction
         self.ranges: list[tuple[int, int]] = []  # words
+        # of processes with earlier blocks and this one's, if what they add does not come to memory before the end
+        self.adding: list[Words] = []
 
     def access(self, event: Access, again: int = 1) -> None:
         if event.space != "global" or (event.mask is not None and not event.mask.any()):
@@ -147,13 +166,21 @@ class Watch:
             self.added.note(places - base, width)
         elif not self.written.isdisjoint(buffers):
             self.reads.note(places - base, width)
+            self._look_for_sums(places - base, width)
         else:
             loads = self.loads.get(event.index)
             if loads is None:
                 loads = self.loads[event.index] = _Loads(width, low, high, [])
             loads.low, loads.high = min(loads.low, low), max(loads.high, high)
+            if len(self.adding) > 1:
+                self._look_for_sums(places - base, width)
             if loads.kept is not None:
                 loads.kept = [*loads.kept, places] if len(loads.kept) < KEPT else None
+
+    def _look_for_sums(self, places: Any, width: int) -> None:
+        """Raise Conflict if words are read that were added to: a loop may wait for the sum."""
+        if any(words.has(places, width) for words in self.adding):
+            raise Conflict
 
     def branch(self, event: Branch) -> None:
         """Branches access nothing."""
@@ -221,6 +248,8 @@ class Sharing:
 
     def begin(self) -> None:
         """Share the launch at once, if one like it was there before and what it took is worth it, else not soon."""
+        # a process that is started must not find their locks held by a thread that it does not have
+        _ = self.engine.device.words16, self.engine.device.words32
         pace = self.engine.compiled.pace.get(self.engine.kind)
         if pace is None:
             return
@@ -247,11 +276,13 @@ class Sharing:
 
     def _share(self, count: int) -> None:
         """Give the chunks that have not been begun to processes of their own; the present one stays here."""
-        processes = min(self.processes, count)
+        processes = 1 if len(launching) > 1 else min(self.processes, count)
         bounds = self.position + np.linspace(0, count, processes + 1).astype(int)
         self.mine = int(bounds[1])
         for first, end in pairwise(bounds[1:]):
-            self.watches.append(Watch(self.engine.device, self.watches[0].written))
+            watch = Watch(self.engine.device, self.watches[0].written)
+            watch.adding = [each.added for each in (*self.watches[1:], watch)]
+            self.watches.append(watch)
             self.children.append(_start(self.engine, self.pieces[first:end], self.watches[0], self.watches[-1]))
 
     def finish(self) -> None:
@@ -264,8 +295,10 @@ class Sharing:
                 answer = pipe.read()
             _ending.append(process)
             if not answer:
-                raise ExecutionError("a process that executed a part of the grid ended without an answer")
+                raise Failure("a process that executed a part of the grid ended without an answer")
             what, content = pickle.loads(answer)
+            if what == "conflict":
+                raise Conflict
             if what == "error":
                 raise content
             watch.take(content["watch"])
@@ -288,6 +321,7 @@ class Sharing:
         reap()
 
 
+launching: set[int] = set()  # threads that are in a launch; with several, a process that is started may miss a lock
 _ending: list[int] = []  # processes that have answered: giving back their memory takes them some milliseconds
 
 
@@ -299,7 +333,18 @@ def reap() -> None:
         except ChildProcessError:  # somebody else did
             done = process
         if done:
-            _ending.remove(process)
+            with suppress(ValueError):  # another thread was faster
+                _ending.remove(process)
+
+
+@cache
+def _death_signal() -> Callable[[], Any]:
+    """What a process calls to be ended with the one that started it: prctl(PR_SET_PDEATHSIG, SIGKILL)."""
+    try:
+        call = ctypes.CDLL(None).prctl
+    except (OSError, AttributeError):
+        return lambda: None
+    return lambda: call(1, 9, 0, 0, 0)
 
 
 def _start(engine: Engine, pieces: list[Array], before: Watch, watch: Watch) -> tuple[int, int]:
@@ -307,6 +352,7 @@ def _start(engine: Engine, pieces: list[Array], before: Watch, watch: Watch) -> 
 
     Returns its number and where it writes its answer.
     """
+    end_with_parent = _death_signal()
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # threads of NumPy's, which the child does not use
@@ -317,6 +363,7 @@ def _start(engine: Engine, pieces: list[Array], before: Watch, watch: Watch) -> 
     code = 1
     try:
         os.close(reading)
+        end_with_parent()
         engine.sharing, engine.memory.sums = None, watch.sums
         engine.listeners = tuple(each for each in engine.listeners if each is not before)
         try:
@@ -325,10 +372,12 @@ def _start(engine: Engine, pieces: list[Array], before: Watch, watch: Watch) -> 
                 for piece in pieces:
                     engine.run_chunk(piece)
             answer: tuple[str, Any] = ("done", engine.part() | {"watch": watch.settle()})
+        except Conflict:
+            answer = ("conflict", None)
         except GpusimError as error:
             answer = ("error", error)
         except Exception as error:
-            answer = ("error", ExecutionError(f"a process that executed a part of the grid failed: {error!r}"))
+            answer = ("error", Failure(f"a process that executed a part of the grid failed: {error!r}"))
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(pickle.dumps(answer))
         code = 0

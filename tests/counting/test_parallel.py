@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,34 @@ extern "C" __global__ void looks(const float *in, float *out, int n)  // at what
     out[64 + blockIdx.x] = ((volatile float *)out)[0];
 }
 
+extern "C" __global__ void own_sum(const float *in, float *out, int n)  // what a block added is an index
+{
+    int *count = (int *)out + blockIdx.x;
+    atomicAdd(count, 1);
+    __syncthreads();
+    int all = *(volatile int *)count;
+    out[gridDim.x + blockIdx.x * (blockDim.x - 1) + all - 1 - threadIdx.x] = in[all - 1 - threadIdx.x];
+}
+
+extern "C" __global__ void own_wait(const float *in, float *out, int n)
+{
+    int *count = (int *)out + blockIdx.x;
+    atomicAdd(count, 1);
+    if (threadIdx.x == 0)
+        while (*(volatile int *)count != blockDim.x)
+            ;
+}
+
+extern "C" __global__ void chain(const float *in, float *out, int n)  // each block waits for the one before
+{
+    volatile int *count = (volatile int *)out;
+    if (threadIdx.x == 0) {
+        while (*count < blockIdx.x)
+            ;
+        atomicAdd((int *)out, 1);
+    }
+}
+
 extern "C" __global__ void least(const float *in, float *out, int n)
 {
     atomicMin((int *)out, -(int)(in[blockIdx.x * blockDim.x + threadIdx.x] * 1000));
@@ -120,6 +149,9 @@ def both(monkeypatch: pytest.MonkeyPatch, kernel: gpusim.Kernel, grid: int, bloc
         ("ordered", 0, 0),
         ("sums", 1, 0),
         ("looks", 1, 1),
+        ("own_sum", 1, 1),
+        ("own_wait", 1, 1),
+        ("chain", 1, 1),
         ("least", 0, 0),
     ],
 )
@@ -176,3 +208,33 @@ def test_what_a_process_did_not_expect_is_told(monkeypatch: pytest.MonkeyPatch, 
     with pytest.raises(gpusim.ExecutionError, match=r"executed a part of the grid failed: ZeroDivisionError"):
         args = [np.zeros(64 * 40, np.float32), np.zeros(64 * 40, np.float32), np.int32(64 * 40)]
         kernel.launch(40, 64, args)
+
+
+def test_launches_of_several_threads(monkeypatch: pytest.MonkeyPatch, apart: dict[str, int]) -> None:
+    """A process that is started while another thread is in a launch would miss locks: then none is."""
+    monkeypatch.setenv(parallel.WORKERS_VARIABLE, "3")
+    kernel = gpusim.compile(SOURCE)["independent"]
+    grid, block = 40, 64
+    numbers = np.random.default_rng(1).random(grid * block, np.float32)
+    alone = np.zeros(grid * block, np.float32)
+    expected = kernel.launch(grid, block, [numbers, alone, np.int32(grid * block)])
+    problems: list[str] = []
+
+    def launches() -> None:
+        try:
+            for _ in range(5):
+                out = np.zeros(grid * block, np.float32)
+                if kernel.launch(grid, block, [numbers, out, np.int32(grid * block)]) != expected:
+                    problems.append("counters")
+                if out.tobytes() != alone.tobytes():
+                    problems.append("results")
+        except Exception as error:
+            problems.append(repr(error))
+
+    threads = [threading.Thread(target=launches) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    assert not problems and not any(thread.is_alive() for thread in threads)
+    assert not parallel.launching
