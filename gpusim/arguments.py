@@ -27,6 +27,8 @@ class Bound:
         """
         fresh: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
         for array, buffer in self.buffers:
+            if not memory.was_written(buffer):
+                continue
             new = memory.read(buffer).view(array.dtype).reshape(array.shape)
             if array.flags.writeable:
                 fresh.append((array, new))

@@ -85,7 +85,7 @@ def count_rows(op: MemoryOp, space: str, addresses: Array, mask: Array, generic:
 
     ``generic``: the instruction's addresses are generic and these lanes' fall into ``space``.
     """
-    requests = int(rules.requests(mask).sum())
+    requests = len(mask) if mask.all() else int(rules.requests(mask).sum())
     if space == "shared":
         wavefronts, ideal, conflicts = _shared(op, addresses, mask, generic)
         return Counted(
@@ -320,7 +320,9 @@ class Collector:
             if patterns is not None:
                 again = event.blocks // rows
                 return [(self._once(event, where, lanes), times * again) for where, lanes, times in patterns]
-        addresses = np.broadcast_to(addresses, (rows, event.threads)).reshape(-1, 32)
+        if addresses.shape != (rows, event.threads):
+            addresses = np.broadcast_to(addresses, (rows, event.threads))
+        addresses = addresses.reshape(-1, 32)
         if event.mask is None:
             masks = _all_lanes(len(addresses))
         else:

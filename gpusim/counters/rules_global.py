@@ -40,8 +40,6 @@ def _different(units: UIntArray, active: BoolArray) -> IntArray:
 def requests(active: npt.ArrayLike) -> IntArray:
     """Requests to the L1: one for a warp instruction with an active lane."""
     taking_part: BoolArray = np.asarray(active, dtype=np.bool_)
-    if taking_part.all():
-        return np.ones(len(taking_part), np.int64)
     return np.any(taking_part, axis=1).astype(np.int64)
 
 

@@ -137,7 +137,9 @@ class Accesses:
     def _exact(self, mask: Array | None) -> Array:
         return np.ones((1, 1), bool) if mask is None else mask
 
-    def _checked_global(self, index: int, addresses: Array, mask: Array | None, width: int) -> Array:
+    def _checked_global(
+        self, index: int, addresses: Array, mask: Array | None, width: int, writing: bool = False
+    ) -> Array:
         """Byte offsets into device memory; inactive lanes get the offset of an active one."""
         offsets = (addresses - self.base).view(i64)
         if mask is not None:
@@ -154,6 +156,8 @@ class Accesses:
             outside = self.device.outside_mask(offsets, width) & self._exact(mask)
             if outside.any():
                 raise self._fault(index, f"{width}-byte access outside every buffer", outside, addresses, "global")
+        if writing:
+            self.device.note_writing(low, high + width - 1)
         return offsets
 
     def _known_global(self, address: Any, width: int) -> Outer | None:
@@ -303,6 +307,7 @@ class Accesses:
         known = self._known_global(address, op.width) if op.space == "global" and mask is None else None
         if known is not None:
             self._event(index, op, "global", known.view(i64), mask)
+            self.device.note_writing(known.low - self.device.base, known.high - self.device.base + op.width - 1)
             table = self._table(op.width)
             spread, first = known.spread(self.chunk.threads, table.itemsize, self.device.base)
             for k, value in enumerate(values):
@@ -319,7 +324,7 @@ class Accesses:
             self._store_local(index, op, address, mask, values)
             return
         if op.space == "global":
-            offsets = self._checked_global(index, address, mask, op.width)
+            offsets = self._checked_global(index, address, mask, op.width, writing=True)
             self._event(index, op, "global", offsets + self.device.base, mask)
             target = self.device.bytes
         else:
@@ -429,7 +434,7 @@ class Accesses:
             self._event(index, op, op.space, address.astype(i64), mask)
             return self._nothing(op)
         if op.space == "global":
-            offsets = self._checked_global(index, address, mask, op.width)
+            offsets = self._checked_global(index, address, mask, op.width, writing=True)
             self._event(index, op, "global", offsets + self.device.base, mask)
             target = self.device.bytes
             if self.sums is not None and op.operation == "reduce":

@@ -91,6 +91,7 @@ class DeviceMemory:
 
     def build(self) -> None:
         """Settle the layout; call once after the last :meth:`add`."""
+        self._written = mmap.mmap(-1, max(1, len(self.buffers)))  # a byte a buffer, which processes forked later share
         self._starts = [b.start - self.base for b in self.buffers]
         self._ends = [b.end - self.base for b in self.buffers]
 
@@ -122,6 +123,7 @@ class DeviceMemory:
         """Bring back the contents that the buffers were added with."""
         if "bytes" in self.__dict__:
             self._fill(self.bytes)
+        self._written[:] = bytes(len(self._written))
 
     def _fill(self, whole: np.ndarray[Any, Any]) -> None:
         after = 0
@@ -151,6 +153,15 @@ class DeviceMemory:
         """The numbers of the buffers from the one that holds device address ``low`` to the one that holds ``high``."""
         first, last = (bisect_right(self._starts, address - self.base) - 1 for address in (low, high))
         return range(max(first, 0), last + 1)
+
+    def note_writing(self, low: int, high: int) -> None:
+        """The byte offsets ``low`` .. ``high`` (inclusive) are being written, or some of them."""
+        for number in self.between(low + self.base, high + self.base):
+            self._written[number] = 1
+
+    def was_written(self, buffer: Buffer) -> bool:
+        """Whether the launch wrote to a buffer."""
+        return bool(self._written[self.buffers.index(buffer)])
 
     def initial(self, number: int) -> np.ndarray[Any, Any]:
         """Bytes of a buffer as they were added."""

@@ -227,6 +227,7 @@ class Watch:
         low, end = self.added.low, self.added.high + 1
         if low < end:
             self.device.words32[low:end] += self.sums[low:end]
+            self.device.note_writing(4 * low, 4 * end - 1)
 
 
 class Sharing:

@@ -211,3 +211,20 @@ def test_no_process_is_left(module: gpusim.Module, shared: list[int], monkeypatc
         os.waitpid(process, 0)
     parallel.reap()  # which finds that they have been taken note of
     assert not parallel._ending
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_what_was_only_read_is_not_written_back(
+    processes: int, shared: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that an array may be given twice, to be read and to be written."""
+    monkeypatch.setenv(parallel.WORKERS_VARIABLE, str(processes))
+    source = """extern "C" __global__ void next(float *out, const float *in, int *sums, char *bytes, const char *old) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        out[i] = in[i] + 1; atomicAdd(&sums[i & 7], 1); if (i & 1) bytes[i] = old[i] + 2; }"""
+    n = 40 * 96
+    numbers, sums, bytes_ = np.arange(n, dtype=np.float32), np.zeros(8, np.int32), np.zeros(n, np.int8)
+    gpusim.compile(source)["next"].launch(40, 96, [numbers, numbers[:], sums, bytes_, bytes_[:]])
+    assert numbers.tolist() == list(range(1, n + 1))
+    assert sums.tolist() == [n // 8] * 8
+    assert bytes_.tolist() == [0, 2] * (n // 2)
