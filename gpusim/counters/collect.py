@@ -71,6 +71,16 @@ def _all_lanes(rows: int) -> Array:
     return lanes
 
 
+def _from_line(addresses: Array) -> Array:
+    """Addresses from the beginning of the first one's line: only places within a line matter."""
+    return addresses - (int(addresses.min()) & -LINE_BYTES)
+
+
+def _content(addresses: Array) -> tuple[Any, ...]:
+    """A key for addresses; one a block and one a thread may be the same numbers."""
+    return addresses.shape, addresses.tobytes()
+
+
 def _totals(parts: list[tuple[Counted, int]]) -> list[tuple[str, int]]:
     """The sums that are not 0 of counters that are to be taken so many times each."""
     if len(parts) == 1:
@@ -235,11 +245,11 @@ class Collector:
 
     def _see(self, event: Access, key: tuple[Any, ...]) -> _Seen:
         """What a new access adds: the same as a like one of another instruction, or one that differs by whole lines."""
-        places, lanes = event.places, key[-1]
-        content: Any = key[:-5]
+        places = event.places
+        content, _, _, *shape = key
         if isinstance(places, np.ndarray) and len(places) == 1:
-            content = (places - (int(places.min()) & -LINE_BYTES)).tobytes()
-        alike = (content, self._kind(event), event.blocks, event.threads, lanes)
+            content = _content(_from_line(places))
+        alike = (content, self._kind(event), *shape)
         amounts = self._alike.get(alike)
         if amounts is None:
             if len(self._alike) >= 1024:
@@ -289,20 +299,24 @@ class Collector:
 
     @staticmethod
     def _key(event: Access) -> tuple[Any, ...] | None:
-        """What tells accesses apart that count differently; None where it is not worth finding out."""
+        """What tells accesses apart that count differently; None where it is not worth finding out.
+
+        It is what the places are, instruction, space, number of blocks and threads, and mask.
+        """
         places, mask = event.places, event.mask
         if event.origin is not None or (mask is not None and mask.shape[0] > 1):
             return None
-        key: tuple[Any, ...]
+        content: Any
         if isinstance(places, Outer):
-            key = places.within(LINE_BYTES)
+            content = places.within(LINE_BYTES)
         elif places.shape[0] == 1:
-            key = (places.tobytes(),) if places.flags.writeable else (id(places),)
-        elif places.size <= KEYED:  # only places within a line matter
-            key = ((places - (int(places.min()) & -LINE_BYTES)).tobytes(),)
+            content = _content(places) if places.flags.writeable else id(places)
+        elif places.size <= KEYED:
+            content = _content(_from_line(places))
         else:
             return None
-        return (*key, event.index, event.space, event.blocks, event.threads, None if mask is None else mask.tobytes())
+        lanes = None if mask is None else mask.tobytes()
+        return content, event.index, event.space, event.blocks, event.threads, lanes
 
     def _counted(self, event: Access) -> list[tuple[Counted, int]]:
         """Counters of the event's warps and how often to take them: blocks that repeat a pattern are counted once."""
@@ -401,7 +415,7 @@ class Collector:
         generic = self._is_generic(event)
         if addresses.shape[0] > 64:
             return count_rows(event.op, event.space, addresses, mask, generic)
-        addresses = addresses - int(addresses.min()) // LINE_BYTES * LINE_BYTES  # only places within a line matter
+        addresses = _from_line(addresses)
         key = (self._kind(event), addresses.tobytes(), mask.tobytes())
         found = self._cache.get(key)
         if found is None:

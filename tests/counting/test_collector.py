@@ -95,6 +95,18 @@ def test_repeats_count_as_often_as_they_happen(program: Any, patterns: list[tupl
         assert sum(columns[name] for columns in together.by_space.values()).tolist() == total[name].tolist()
 
 
+def test_addresses_by_block_are_not_those_by_thread(program: Any) -> None:
+    """With as many blocks as threads they may be the same numbers, in two instructions or in one after the other."""
+    index, op = accesses(program)["global load"]
+    collector = Collector(program)
+    numbers = 4 * np.arange(THREADS)
+    for places in (numbers[:, None], numbers[None], numbers[:, None]):
+        collector.access(Access(index, op, "global", places, None, None, 0, THREADS, THREADS))
+    warps = THREADS * THREADS // 32
+    assert collector.fields["requests"][index] == 3 * warps
+    assert collector.fields["sectors"][index] == (1 + 4 + 1) * warps
+
+
 def test_a_part_begins_from_zero_and_is_merged(program: Any) -> None:
     pattern = ("global load", 4, 256, 0, "row", True, 1)
     one, other = Collector(program), Collector(program)
