@@ -163,7 +163,7 @@ class Chunk:
             repeat = self.blocks // mask.shape[0]
             wide = np.broadcast_to(mask, (mask.shape[0], self.threads))
             self.lane_count = int(np.count_nonzero(wide)) * repeat
-            self.warp_count = int(np.count_nonzero(by_warp(wide))) * repeat
+            self.warp_count = self.total(by_warp(wide))
         self.w = None if mask is self.alive else mask
 
     def set_alive(self, mask: Array | None) -> None:
@@ -213,8 +213,11 @@ class Chunk:
 
     def warp_total(self, mask: Array) -> int:
         """Warps with any lane set."""
-        wide = np.broadcast_to(mask, (mask.shape[0], self.threads))
-        return int(np.count_nonzero(by_warp(wide))) * (self.blocks // mask.shape[0])
+        return self.total(by_warp(self.wide(mask)))
+
+    def total(self, warps: Array) -> int:
+        """Warps set in all blocks, of truth values by warp."""
+        return int(np.count_nonzero(warps)) * (self.blocks // warps.shape[0])
 
     def guarded(self, index: int, mask: Array) -> int:
         """Count the lanes in which instruction ``index`` is predicated on; returns that number."""

@@ -252,13 +252,10 @@ class _Watch:
         self.world, self.slice = world, part
 
     def access(self, event: Access) -> None:
-        if event.space != "global":
+        places = event.used() if event.space == "global" else None
+        if places is None:
             return
-        addresses, mask, _ = event.rows()
-        used = addresses[mask]
-        if not len(used):
-            return
-        buffers = set(self.world.device.between(int(used.min()), int(used.max())))
+        buffers = set(self.world.device.between(*least_and_most(places)))
         stores = event.op.operation not in ("load", "async_copy")
         loads = event.op.operation != "store" and event.index in self.slice.needed
         if (stores and buffers & self.world.read) or (loads and buffers & self.world.counted):
@@ -286,15 +283,12 @@ class _Apart:
         self.read, self.stored = (mmap.mmap(-1, max(1, len(device.buffers))) for _ in range(2))  # a byte a buffer
 
     def access(self, event: Access, again: int = 1) -> None:
-        if event.space != "global" or (event.mask is not None and not event.mask.any()):
-            return
         needed = event.index in self.slice.needed
         if event.op.operation == "store" if needed else event.op.operation in ("load", "async_copy"):
             return  # what is stored is there, what is loaded is of no use
-        places = event.places
-        if event.mask is not None:
-            shape = np.broadcast_shapes(places.shape, event.mask.shape)
-            places = np.broadcast_to(places, shape)[np.broadcast_to(event.mask, shape)]
+        places = event.used() if event.space == "global" else None
+        if places is None:
+            return
         mine, others = (self.read, self.stored) if needed else (self.stored, self.read)
         for buffer in self.device.between(*least_and_most(places)):
             mine[buffer] = 1

@@ -45,6 +45,15 @@ class Access:
         """The addresses as an array."""
         return plain(self.places)
 
+    def used(self) -> Any:
+        """The places of the lanes that take part, as an array or a sum; None if none does."""
+        if self.mask is None:
+            return self.places
+        if not self.mask.any():
+            return None
+        shape = np.broadcast_shapes(self.places.shape, self.mask.shape)
+        return np.broadcast_to(self.places, shape)[np.broadcast_to(self.mask, shape)]
+
     def rows(self) -> tuple[Array, Array, int]:
         """(addresses (n, 32), mask (n, 32), how many times these warps repeat)."""
         (addresses, mask), repeat = self._rows(self.addresses, self.mask)

@@ -177,19 +177,15 @@ class Flow(Waiting):
         self._separate(address)
         taken_warps, fallen_warps = by_warp(taken), by_warp(fallen)
         mixed = taken_warps & fallen_warps
-        divergent = self._total(mixed)
-        all_taken = self._total(taken_warps) - divergent
-        all_fallen = self._total(fallen_warps) - divergent
+        divergent = chunk.total(mixed)
+        all_taken = chunk.total(taken_warps) - divergent
+        all_fallen = chunk.total(fallen_warps) - divergent
         self.place = either(active, either(taken, i32(target), i32(following)), self.place)
         if divergent:
             fewer = lanes_by_warp(taken) < lanes_by_warp(fallen)
             waiting = (to_lanes(mixed & fewer) & fallen) | (to_lanes(mixed & ~fewer) & taken)
             self._put_aside(waiting, taken, retried)
         return self.pick(), all_taken, all_fallen, divergent
-
-    def _total(self, warps: Array) -> int:
-        """Of all blocks, for truth values by warp."""
-        return int(np.count_nonzero(warps)) * (self.chunk.blocks // warps.shape[0])
 
     def scatter(self, targets: Array, address: int) -> tuple[int | None, int, int]:
         """Each executing lane goes to its own address (indirect branch, return).
@@ -210,7 +206,7 @@ class Flow(Waiting):
         self.place = either(active, wide, self.place)
         for number in range(int(turn.max()), 0, -1):
             self._put_aside(later & (turn == number), later)
-        split = chunk.warp_total(chunk.warp_any(later))
+        split = chunk.warp_total(later)
         last = self._warp_max(turn).reshape(turn.shape[0], -1, 32)[:, :, 0]
         return self.pick(), split, int(last.sum()) * (chunk.blocks // last.shape[0])
 

@@ -149,12 +149,10 @@ class Watch:
         self.adding: list[Words] = []
 
     def access(self, event: Access, again: int = 1) -> None:
-        if event.space != "global" or (event.mask is not None and not event.mask.any()):
+        places = event.used() if event.space == "global" else None
+        if places is None:
             return
-        places, base, width = event.places, self.device.base, event.op.width
-        if event.mask is not None:
-            shape = np.broadcast_shapes(places.shape, event.mask.shape)
-            places = np.broadcast_to(places, shape)[np.broadcast_to(event.mask, shape)]
+        base, width = self.device.base, event.op.width
         low, high = least_and_most(places)
         high += width - 1
         buffers = self.device.between(low, high)
@@ -165,8 +163,9 @@ class Watch:
             self.written.update(buffers)
             self.added.note(places - base, width)
         elif not self.written.isdisjoint(buffers):
-            self.reads.note(places - base, width)
-            self._look_for_sums(places - base, width)
+            offsets = places - base
+            self.reads.note(offsets, width)
+            self._look_for_sums(offsets, width)
         else:
             loads = self.loads.get(event.index)
             if loads is None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpusim
-from gpusim.machine import counting, engine, parallel
+from gpusim.machine import counting, parallel
 from gpusim.machine.memory import MOST_SPARE, DeviceMemory, Spare
 
 SOURCE = """
@@ -122,23 +122,10 @@ def outcome(run: Any) -> Any:
         return str(error)
 
 
-@pytest.fixture
-def shared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Share every launch among as many processes as may be; tells how many chunks were given away each time."""
-    given: list[int] = []
-    share = parallel.Sharing._share
-    monkeypatch.setattr(parallel, "START", -1.0)
-    monkeypatch.setattr(parallel.Sharing, "_share", lambda self, count: (given.append(count), share(self, count)))
-    monkeypatch.setattr(engine, "LEAST_CHUNK", 256)
-    monkeypatch.setattr(engine, "MOST_CHUNK", 256)
-    monkeypatch.setattr(engine, "SHARED_CHUNK", 256)
-    return given
-
-
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("processes", [1, 3])
 def test_counting_is_executing(
-    module: gpusim.Module, name: str, processes: int, shared: list[int], monkeypatch: pytest.MonkeyPatch
+    module: gpusim.Module, name: str, processes: int, apart: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(parallel.WORKERS_VARIABLE, str(processes))
     fell_back = []
@@ -148,7 +135,7 @@ def test_counting_is_executing(
     if isinstance(executed, str):
         assert counted == executed and "of block (7, 0, 0)" in executed
         return
-    assert bool(shared) == (processes > 1 and name != "queue")  # whose atomics have an order
+    assert bool(apart["run"]) == (processes > 1 and name != "queue")  # whose atomics have an order
     assert counted.metrics == executed.metrics
     assert counted.instructions == executed.instructions
     assert bool(fell_back) == (name in READ_BACK)
@@ -202,11 +189,11 @@ def test_memory_that_is_much_too_large_is_given_back() -> None:
     assert spare.take(MOST_SPARE // 2).nbytes == MOST_SPARE // 2
 
 
-def test_no_process_is_left(module: gpusim.Module, shared: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_process_is_left(module: gpusim.Module, apart: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(parallel.WORKERS_VARIABLE, "3")
     for _ in range(3):
         module["bins"].launch(BLOCKS, THREADS, arguments())
-    assert len(shared) == 3
+    assert apart["run"] == 3
     for process in list(parallel._ending):
         os.waitpid(process, 0)
     parallel.reap()  # which finds that they have been taken note of
@@ -215,7 +202,7 @@ def test_no_process_is_left(module: gpusim.Module, shared: list[int], monkeypatc
 
 @pytest.mark.parametrize("processes", [1, 3])
 def test_what_was_only_read_is_not_written_back(
-    processes: int, shared: list[int], monkeypatch: pytest.MonkeyPatch
+    processes: int, apart: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that an array may be given twice, to be read and to be written."""
     monkeypatch.setenv(parallel.WORKERS_VARIABLE, str(processes))

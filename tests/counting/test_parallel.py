@@ -11,7 +11,7 @@ import pytest
 
 import gpusim
 from gpusim import kernels
-from gpusim.machine import engine, parallel
+from gpusim.machine import parallel
 
 SOURCE = """
 extern "C" __global__ void independent(const float *in, float *out, int n)
@@ -97,31 +97,6 @@ extern "C" __global__ void least(const float *in, float *out, int n)
     atomicMin((int *)out, -(int)(in[blockIdx.x * blockDim.x + threadIdx.x] * 1000));
 }
 """
-
-
-@pytest.fixture
-def apart(monkeypatch):
-    """Make every launch of more than two chunks use three processes; tells how often parts were run and in conflict."""
-    told = {"run": 0, "conflict": 0}
-    share, finish = parallel.Sharing._share, parallel.Sharing.finish
-
-    def counted_share(self: parallel.Sharing, count: int) -> None:
-        told["run"] += 1
-        share(self, count)
-
-    def counted_finish(self: parallel.Sharing) -> None:
-        try:
-            finish(self)
-        except parallel.Conflict:
-            told["conflict"] += 1
-            raise
-
-    monkeypatch.setattr(parallel, "START", -1.0)
-    monkeypatch.setattr(parallel.Sharing, "_share", counted_share)
-    monkeypatch.setattr(parallel.Sharing, "finish", counted_finish)
-    monkeypatch.setattr(engine, "LEAST_CHUNK", 256)
-    monkeypatch.setattr(engine, "MOST_CHUNK", 256)
-    return told
 
 
 def both(monkeypatch: pytest.MonkeyPatch, kernel: gpusim.Kernel, grid: int, block: int) -> list[tuple[Any, list[Any]]]:
